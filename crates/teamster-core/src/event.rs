@@ -1,0 +1,107 @@
+//! Everything that can be asked, can happen, and can be refused: one line per noun.
+
+use serde::{Deserialize, Serialize};
+
+use crate::topic::Topic;
+use crate::{RunName, hub, key, run, token, yak};
+
+/// What a caller asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Hub(hub::Command),
+    Token(token::Command),
+    Run { run: RunName, what: run::Command },
+    Yak(yak::Command),
+}
+
+/// What has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Hub(hub::Event),
+    Token(token::Event),
+    Run { run: RunName, what: run::Event },
+    Yak(yak::Event),
+}
+
+/// Why a command was refused. Each sentence says what the caller can do next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Hub(#[from] hub::Refusal),
+    #[error(transparent)]
+    Token(#[from] token::Refusal),
+    #[error(transparent)]
+    Run(#[from] run::Refusal),
+    #[error(transparent)]
+    Yak(#[from] yak::Refusal),
+    #[error(transparent)]
+    Key(#[from] key::Refusal),
+}
+
+/// How an event is shown where nothing better is known about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// A word for a symbol: add, edit, take, free, note, done, key, yak, hub.
+    pub icon: &'static str,
+    pub text: String,
+    /// The run it happened in, if any.
+    pub run: Option<RunName>,
+}
+
+impl Summary {
+    pub(crate) fn new(icon: &'static str, text: String) -> Self {
+        Self { icon, text, run: None }
+    }
+}
+
+impl Event {
+    /// Says in a line what happened.
+    pub fn summary(&self) -> Summary {
+        match self {
+            Self::Hub(event) => event.summary(),
+            Self::Token(event) => event.summary(),
+            Self::Run { run, what } => Summary { run: Some(run.clone()), ..what.summary() },
+            Self::Yak(event) => event.summary(),
+        }
+    }
+
+    /// Returns what changed, for those who wait for it. Every event is also a change of [`Topic::Log`].
+    pub fn topic(&self) -> Topic {
+        match self {
+            Self::Hub(_) => Topic::Log,
+            Self::Token(token::Event::Created { token, .. }) => {
+                Topic::Principal(token.principal.clone())
+            }
+            Self::Token(
+                token::Event::Granted { principal, .. } | token::Event::Ended { principal, .. },
+            ) => Topic::Principal(principal.clone()),
+            Self::Run { run, .. } => Topic::Run(run.clone()),
+            Self::Yak(_) => Topic::Yaks,
+        }
+    }
+
+    /// Returns about how much memory the event takes, for bounds.
+    pub fn size_bytes(&self) -> usize {
+        use crate::{item, iteration, note};
+        let text = match self {
+            Self::Hub(_) | Self::Token(_) => 0,
+            Self::Run { what: run::Event::Item(item::Event::Added { content, .. }), .. } => {
+                content.len()
+            }
+            Self::Run { what: run::Event::Note(note::Event::Added { content, .. }), .. } => {
+                content.len()
+            }
+            Self::Run {
+                what: run::Event::Iteration(iteration::Event::Summarised { text, .. }),
+                ..
+            } => text.len(),
+            Self::Run {
+                what: run::Event::Item(_) | run::Event::Completed | run::Event::Reopened,
+                ..
+            } => 0,
+            Self::Yak(event) => event.text_bytes(),
+        };
+        size_of::<Self>() + text
+    }
+}

@@ -1,0 +1,222 @@
+//! Runs: a list of items with its notes and iterations, worked off until it is complete.
+
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ItemId, TokenId};
+use crate::item::{self, Items, Status};
+use crate::iteration::{self, Iterations};
+use crate::note::{self, Notes};
+use crate::{Context, Record, RunName, Summary, Timestamp};
+
+/// As many runs as one workspace may hold.
+pub const RUNS_MAX: usize = 10_000;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub items: Items,
+    pub notes: Notes,
+    pub iterations: Iterations,
+    pub completed_at: Option<Timestamp>,
+}
+
+/// What can be asked of a run. Each noun in it has its own commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Item(item::Command),
+    Note(note::Command),
+    Iteration(iteration::Command),
+    /// Marks the run complete. Repeating it is answered, not refused.
+    Complete,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Item(item::Event),
+    Note(note::Event),
+    Iteration(iteration::Event),
+    Completed,
+    /// Something unfinished came into a completed run.
+    Reopened,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Item(#[from] item::Refusal),
+    #[error(transparent)]
+    Note(#[from] note::Refusal),
+    #[error(transparent)]
+    Iteration(#[from] iteration::Refusal),
+    #[error(
+        "cannot complete session: {n} task(s) not in terminal state ({first}); complete, block or cancel them first"
+    )]
+    Unfinished { n: u32, first: String },
+    #[error("there are {RUNS_MAX} runs, which is the limit; use one of them")]
+    TooMany,
+}
+
+/// The view of all runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "OrdMap<RunName, Arc<Run>>", into = "OrdMap<RunName, Arc<Run>>")]
+pub struct Runs {
+    by_name: OrdMap<RunName, Arc<Run>>,
+    /// What each token has in progress.
+    held: OrdSet<(TokenId, RunName, ItemId)>,
+    nothing: Run,
+}
+
+impl Runs {
+    /// Returns the run; one that nobody has written to yet is empty.
+    pub fn get(&self, name: &RunName) -> &Run {
+        self.by_name.get(name).map_or(&self.nothing, |run| run)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&RunName, &Arc<Run>)> {
+        self.by_name.iter()
+    }
+
+    /// Returns the items that a token has in progress, in every run.
+    pub(crate) fn held_by(&self, token: TokenId) -> impl Iterator<Item = (&RunName, ItemId)> {
+        // Run names are not empty, so this lower bound is below all of them.
+        self.held
+            .range(lowest(token)..)
+            .take_while(move |(holder, _, _)| *holder == token)
+            .map(|(_, run, item)| (run, *item))
+    }
+
+    /// Returns the events that `command` causes in the run `name`, or why it is refused.
+    pub(crate) fn decide(
+        &self,
+        name: &RunName,
+        command: &Command,
+        cx: &Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        if !self.by_name.contains_key(name) && self.by_name.len() >= RUNS_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let run = self.get(name);
+        let mut events: Vec<Event> = match command {
+            Command::Item(command) => {
+                let held = cx.caller.token.into_iter().flat_map(|token| self.held_by(token));
+                let current = run.iterations.current();
+                let held = held
+                    .filter(|(held_in, _)| *held_in == name)
+                    .map(|(_, id)| id)
+                    .filter(|id| run.items.get(*id).is_some_and(|item| item.iteration == current));
+                run.items.decide(command, held, cx)?.into_iter().map(Event::Item).collect()
+            }
+            Command::Note(command) => {
+                run.notes.decide(command)?.into_iter().map(Event::Note).collect()
+            }
+            Command::Iteration(command) => {
+                let in_progress = run
+                    .items
+                    .ranked_after(None)
+                    .skip_while(|item| item.status < Status::InProgress);
+                let in_progress = in_progress
+                    .take_while(|item| item.status == Status::InProgress)
+                    .map(|item| item.id);
+                run.iterations
+                    .decide(command, in_progress)?
+                    .into_iter()
+                    .map(Event::Iteration)
+                    .collect()
+            }
+            Command::Complete if run.completed_at.is_some() => Vec::new(),
+            Command::Complete => match run.items.n_unfinished() {
+                0 => vec![Event::Completed],
+                n => {
+                    let unfinished =
+                        run.items.ranked_after(None).filter(|item| !item.status.is_finished());
+                    let mut first: Vec<String> =
+                        unfinished.take(5).map(|item| item.id.to_string()).collect();
+                    if n > 5 {
+                        first.push("…".into());
+                    }
+                    return Err(Refusal::Unfinished { n, first: first.join(", ") });
+                }
+            },
+        };
+        if run.completed_at.is_some() && events.iter().any(leaves_something_unfinished) {
+            events.insert(0, Event::Reopened);
+        }
+        Ok(events)
+    }
+
+    pub(crate) fn apply(&mut self, name: &RunName, event: &Event, record: &Record) {
+        let mut run = self.by_name.get(name).map(|run| Run::clone(run)).unwrap_or_default();
+        match event {
+            Event::Item(event) => {
+                let id = event.item();
+                let holder = |run: &Run| {
+                    run.items.get(id).and_then(|item| item.holder.as_ref().map(|held| held.token))
+                };
+                let was = holder(&run);
+                run.items.apply(event, record, run.iterations.current());
+                run.iterations.touch(id);
+                if let Some(token) = was {
+                    self.held.remove(&(token, name.clone(), id));
+                }
+                if let Some(token) = holder(&run) {
+                    self.held.insert((token, name.clone(), id));
+                }
+            }
+            Event::Note(event) => run.notes.apply(event, record, run.iterations.current()),
+            Event::Iteration(event) => run.iterations.apply(event, record),
+            Event::Completed => run.completed_at = Some(record.at),
+            Event::Reopened => run.completed_at = None,
+        }
+        self.by_name.insert(name.clone(), Arc::new(run));
+    }
+}
+
+fn lowest(token: TokenId) -> (TokenId, RunName, ItemId) {
+    (token, RunName::lowest(), ItemId(0))
+}
+
+fn leaves_something_unfinished(event: &Event) -> bool {
+    match event {
+        Event::Item(item::Event::Added { status, .. }) => !status.is_finished(),
+        Event::Item(item::Event::Updated { status, .. }) => {
+            status.is_some_and(|status| !status.is_finished())
+        }
+        Event::Item(item::Event::Claimed { .. } | item::Event::Released { .. }) => true,
+        Event::Note(_) | Event::Iteration(_) | Event::Completed | Event::Reopened => false,
+    }
+}
+
+impl From<OrdMap<RunName, Arc<Run>>> for Runs {
+    fn from(by_name: OrdMap<RunName, Arc<Run>>) -> Self {
+        let mut held = OrdSet::new();
+        for (name, run) in &by_name {
+            for item in run.items.ranked_after(None) {
+                if let Some(holder) = &item.holder {
+                    held.insert((holder.token, name.clone(), item.id));
+                }
+            }
+        }
+        Self { by_name, held, nothing: Run::default() }
+    }
+}
+
+impl From<Runs> for OrdMap<RunName, Arc<Run>> {
+    fn from(runs: Runs) -> Self {
+        runs.by_name
+    }
+}
+
+impl Event {
+    pub(crate) fn summary(&self) -> Summary {
+        match self {
+            Self::Item(event) => event.summary(),
+            Self::Note(event) => event.summary(),
+            Self::Iteration(event) => event.summary(),
+            Self::Completed => Summary::new("done", "run marked complete".into()),
+            Self::Reopened => Summary::new("edit", "run reopened".into()),
+        }
+    }
+}

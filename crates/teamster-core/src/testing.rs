@@ -1,0 +1,102 @@
+//! The one function that knows the API in the core's tests: a history, a command, what comes of it.
+
+use expect_test::Expect;
+
+use crate::grant::{Grant, Grants};
+
+use crate::token::{self, Kind, NewToken, SecretHash};
+use crate::{Caller, Command, Context, Decision, Event, PrincipalName, Record, State, Timestamp};
+
+/// Gives commands one after the other and remembers the state they lead to.
+pub(crate) struct Given {
+    pub(crate) state: State,
+    n_commands: u64,
+}
+
+impl Given {
+    /// A state in which `ann` (TOK-1) and `bob` (TOK-2) have tokens.
+    pub(crate) fn ann_and_bob() -> Self {
+        let mut given = Self { state: State::default(), n_commands: 0 };
+        for (n, name) in [(1, "ann"), (2, "bob")] {
+            given.by(
+                "hub",
+                Command::Token(token::Command::Create { new: new_token(name, n), replace: false }),
+            );
+        }
+        given
+    }
+
+    /// Gives a command that must not be refused.
+    pub(crate) fn by(&mut self, who: &str, command: Command) -> Vec<Event> {
+        match self.decide(who, command) {
+            Ok(events) => events,
+            Err(refusal) => panic!("refused: {refusal}"),
+        }
+    }
+
+    /// Decides a command and applies what it causes.
+    pub(crate) fn decide(
+        &mut self,
+        who: &str,
+        command: Command,
+    ) -> Result<Vec<Event>, crate::Refusal> {
+        self.n_commands += 1;
+        let cx = Context {
+            caller: self.caller(who),
+            now: Timestamp(1_000 * self.n_commands as i64),
+            random: 7 + self.n_commands,
+        };
+        let events = match self.state.decide(&command, None, &cx)? {
+            Decision::New(events) => events,
+            Decision::Known(events) => events.to_vec(),
+        };
+        let (by, token) = (cx.caller.principal, cx.caller.token);
+        self.state.apply(&Record { at: cx.now, by, token, key: None, events: events.clone() });
+        Ok(events)
+    }
+
+    pub(crate) fn caller(&self, who: &str) -> Caller {
+        let name = PrincipalName::parse(who).unwrap();
+        match self.state.tokens.by_principal(&name) {
+            Some(token) => Caller::of(token),
+            None if who == "hub" => Caller::hub(),
+            None => panic!("{who} has no token"),
+        }
+    }
+}
+
+pub(crate) fn new_token(name: &str, n: u8) -> NewToken {
+    NewToken {
+        principal: PrincipalName::parse(name).unwrap(),
+        kind: Kind::Agent,
+        secret: SecretHash([n; 32]),
+        grants: Grants::new([Grant::Full]),
+        run: None,
+        team: None,
+        expires_at: None,
+    }
+}
+
+/// Gives `history` (who, command), then one more command, and compares what comes of it: events, or a refusal.
+pub(crate) fn check(history: Vec<(&str, Command)>, who: &str, command: Command, expect: Expect) {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in history {
+        given.by(who, command);
+    }
+    let outcome = match given.decide(who, command) {
+        Ok(events) if events.is_empty() => "nothing".to_owned(),
+        Ok(events) => events
+            .iter()
+            .map(|event| serde_json::to_string(event).unwrap())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Err(refusal) => format!("refused: {refusal}"),
+    };
+    expect.assert_eq(&outcome);
+    let snapshot = given.state.to_snapshot();
+    assert_eq!(
+        State::from_snapshot(&snapshot).as_ref(),
+        Some(&given.state),
+        "a snapshot keeps everything"
+    );
+}

@@ -1,0 +1,16 @@
+//! What a waiting call can wait for. A change wakes exactly those that wait for its topic.
+
+use crate::{PrincipalName, RunName};
+
+/// A part of the state that changes as one, as far as waiting is concerned.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// Anything at all: the log grew.
+    Log,
+    /// A run's items, notes and iterations.
+    Run(RunName),
+    /// What a principal may do, or whether it may do anything.
+    Principal(PrincipalName),
+    /// The backlog.
+    Yaks,
+}
