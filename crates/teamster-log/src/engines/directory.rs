@@ -1,0 +1,122 @@
+//! The data directory itself: its lock, the note of its engine, and whether it is a place for a log at all.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use super::{OpenError, Options, files};
+
+/// The right to write into a data directory; released when dropped, and by the system when the process ends.
+pub(super) struct Lock {
+    dir: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Makes the directory if necessary and takes it, unless another process has it.
+    pub(super) fn take(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        files::create_dir(dir).map_err(|error| failed("make the data directory", dir, error))?;
+        if !options.accept_network_file_system
+            && let Some(kind) =
+                network_file_system(dir).map_err(|error| failed("look at", dir, error))?
+        {
+            return Err(OpenError::NetworkFileSystem { dir: dir.to_owned(), kind });
+        }
+        let path = dir.join("lock");
+        let mut file = files::create(&path).map_err(|error| failed("open", &path, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { dir: dir.to_owned(), pid: read_pid(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &path, error)),
+        }
+        write_pid(&mut file).map_err(|error| failed("write", &path, error))?;
+        let scratch = scratch(dir);
+        files::create_dir(&scratch)
+            .and_then(|()| files::empty_dir(&scratch))
+            .map_err(|error| failed("clear", &scratch, error))?;
+        Ok(Self { dir: dir.to_owned(), _file: file })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// Where unfinished files are.
+pub(super) fn scratch(dir: &Path) -> PathBuf {
+    dir.join("tmp")
+}
+
+pub(super) fn engine_path(dir: &Path) -> PathBuf {
+    dir.join("engine")
+}
+
+/// Returns what the directory says about its engine; `None` in a new directory.
+pub(super) fn read_engine(dir: &Path) -> Result<Option<String>, OpenError> {
+    let path = engine_path(dir);
+    match files::read(&path) {
+        Ok(line) => Ok(line.map(|line| String::from_utf8_lossy(&line).into_owned())),
+        Err(error) => Err(failed("read", &path, error)),
+    }
+}
+
+pub(super) fn write_engine(dir: &Path, line: &str) -> Result<(), OpenError> {
+    let path = engine_path(dir);
+    files::replace(&scratch(dir), &path, &[line.as_bytes()])
+        .map_err(|error| failed("write", &path, error))
+}
+
+fn failed(doing: &str, path: &Path, error: io::Error) -> OpenError {
+    OpenError::failed(format!("{doing} {}", path.display()), error)
+}
+
+/// The pid is only for people: whether the directory is free is what the lock says.
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", process::id())
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(target_os = "linux")]
+fn network_file_system(dir: &Path) -> io::Result<Option<&'static str>> {
+    // The magic number is 32 bits wide whatever the platform's field is.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+    Ok(network_kind(rustix::fs::statfs(dir)?.f_type as u32))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn network_file_system(_dir: &Path) -> io::Result<Option<&'static str>> {
+    Ok(None)
+}
+
+/// Those on which several machines can open the same file. FUSE is not among them: most of it is local.
+fn network_kind(magic: u32) -> Option<&'static str> {
+    match magic {
+        0x0000_6969 => Some("nfs"),
+        0xFF53_4D42 | 0xFE53_4D42 | 0x0000_517B => Some("smb"),
+        0x0102_1997 => Some("9p"),
+        0x00C3_6400 => Some("ceph"),
+        0x5346_414F => Some("afs"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_network_file_systems_are_refused() {
+        let [nfs, ext4, tmpfs] = [0x6969, 0xEF53, 0x0102_1994].map(network_kind);
+        assert_eq!((nfs, ext4, tmpfs), (Some("nfs"), None, None));
+    }
+}

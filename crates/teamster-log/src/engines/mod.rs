@@ -1,0 +1,122 @@
+//! The engines, and which of them a data directory uses.
+
+mod blob_files;
+mod directory;
+mod files;
+pub mod memory;
+mod page;
+mod snapshots;
+pub mod sqlite;
+mod tail;
+
+use std::error::Error as StdError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Log;
+
+/// An engine that keeps its log in a data directory.
+struct Engine {
+    /// What `<dir>/engine` says.
+    name: &'static str,
+    /// The newest layout of the directory that this program understands.
+    format: u32,
+    open: fn(directory::Lock) -> Result<Arc<dyn Log>, OpenError>,
+    open_readonly: fn(&Path) -> Result<Arc<dyn Log>, OpenError>,
+}
+
+/// Every engine; a new directory gets the first.
+const ENGINES: &[Engine] = &[Engine {
+    name: "sqlite",
+    format: 1,
+    open: |lock| Ok(Arc::new(sqlite::Sqlite::open_locked(lock)?)),
+    open_readonly: |dir| Ok(Arc::new(sqlite::Sqlite::open_readonly(dir)?)),
+}];
+
+/// How to open a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Opens it on a network file system too, where neither the lock nor the engine's durability can be relied on.
+    pub accept_network_file_system: bool,
+}
+
+/// Why a log was not opened. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "the data directory {dir} is in use by {holder}; look at it with `teamster status`, or choose another with --data",
+        holder = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    InUse { dir: PathBuf, pid: Option<u32> },
+    #[error(
+        "there is no log in {dir}; name a data directory with --data, or start a hub to make one"
+    )]
+    NoLog { dir: PathBuf },
+    #[error(
+        "{dir} says that its engine is {engine:?}, which this version of teamster does not know (it knows {known}); \
+             use the version that made it"
+    )]
+    UnknownEngine { dir: PathBuf, engine: String, known: String },
+    #[error(
+        "{path} has format {found}, and this version of teamster knows formats up to {known}; use a newer version"
+    )]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error(
+        "{dir} is on a network file system ({kind}), where a log can be lost; choose a local directory with --data"
+    )]
+    NetworkFileSystem { dir: PathBuf, kind: &'static str },
+    #[error("cannot {doing}")]
+    Failed {
+        doing: String,
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+impl OpenError {
+    fn failed(doing: String, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::Failed { doing, source: source.into() }
+    }
+}
+
+/// Opens the log in `dir` for this process alone, and makes both if they do not exist.
+pub fn open(dir: &Path, options: Options) -> Result<Arc<dyn Log>, OpenError> {
+    let lock = directory::Lock::take(dir, options)?;
+    let engine = match directory::read_engine(dir)? {
+        Some(line) => find(dir, &line)?,
+        None => {
+            let first = &ENGINES[0];
+            directory::write_engine(dir, &format!("{} {}\n", first.name, first.format))?;
+            first
+        }
+    };
+    (engine.open)(lock)
+}
+
+/// Opens the log in `dir` to look at it, whether or not a hub is using it.
+pub fn open_readonly(dir: &Path) -> Result<Arc<dyn Log>, OpenError> {
+    match directory::read_engine(dir)? {
+        Some(line) => (find(dir, &line)?.open_readonly)(dir),
+        None => Err(OpenError::NoLog { dir: dir.to_owned() }),
+    }
+}
+
+fn find(dir: &Path, line: &str) -> Result<&'static Engine, OpenError> {
+    let words = line.split_whitespace().collect::<Vec<_>>();
+    let unknown = || OpenError::UnknownEngine {
+        dir: dir.to_owned(),
+        engine: line.trim().to_owned(),
+        known: ENGINES.iter().map(|engine| engine.name).collect::<Vec<_>>().join(", "),
+    };
+    let [name, format] = words[..] else { return Err(unknown()) };
+    let engine = ENGINES.iter().find(|engine| engine.name == name).ok_or_else(unknown)?;
+    let found = format.parse::<u32>().map_err(|_| unknown())?;
+    if found > engine.format {
+        return Err(OpenError::Newer {
+            path: directory::engine_path(dir),
+            found,
+            known: engine.format,
+        });
+    }
+    Ok(engine)
+}

@@ -1,0 +1,146 @@
+//! The database file: how it is opened, what is in it, and the few statements that more than one place needs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+
+use super::super::OpenError;
+use crate::{CommitId, Hash, Head};
+
+/// The version of the tables, kept in SQLite's `user_version`.
+const VERSION: u32 = 1;
+
+/// `body` is TEXT so that people can read a log with sqlite3. A commit's `prev` is the `hash` of the row before it.
+/// `repairs` is written to settle a failed transaction: see `writer.rs`.
+const TABLES: &str = "
+    CREATE TABLE commits (
+        number INTEGER PRIMARY KEY,
+        id     BLOB NOT NULL,
+        hash   BLOB NOT NULL,
+        body   TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE transcripts (
+        conversation TEXT NOT NULL,
+        number       INTEGER NOT NULL,
+        record       BLOB NOT NULL,
+        PRIMARY KEY (conversation, number)
+    ) STRICT;
+    CREATE TABLE repairs (n INTEGER NOT NULL) STRICT;
+    INSERT INTO repairs VALUES (0);
+    PRAGMA user_version = 1;
+";
+
+/// How long to wait for somebody else's lock: only a person who holds one with sqlite3, or a copy being made.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Above this the write-ahead file is cut back after a burst, so that it does not keep the disk space for ever.
+const MAX_IDLE_WAL_BYTES: u32 = 64 << 20;
+
+pub(super) fn path(dir: &Path) -> PathBuf {
+    dir.join("log.db")
+}
+
+/// Opens the database for writing and makes the tables if they are not there.
+pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::failed(format!("open the log {}", path.display()), error);
+    let mut connection = connect(path).map_err(failed)?;
+    if version(&connection, path)? == 0 {
+        let transaction = connection.transaction().map_err(failed)?;
+        transaction.execute_batch(TABLES).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+    }
+    // A process that was killed may have left commits that are readable but not synced. Nobody may see them before they are.
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Opens an existing database for writing. The file exists, since whoever makes it decides who may read it.
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+        let mode: String = row.get(0)?;
+        // Without it (on some file systems) readers would block the writer, and an append would be more than one sync.
+        if mode == "wal" { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
+    })?;
+    // FULL: acknowledged means synced. NORMAL loses acknowledged commits when the power fails.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
+    Ok(connection)
+}
+
+/// Opens the database so that nothing can be written through it.
+pub(super) fn open_readonly(path: &Path) -> Result<Connection, OpenError> {
+    let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| OpenError::failed(format!("open the log {}", path.display()), error))?;
+    match version(&connection, path)? {
+        // Somebody is making it right now, or was interrupted while doing so.
+        0 => Err(OpenError::NoLog { dir: path.parent().unwrap_or(path).to_owned() }),
+        _ => Ok(connection),
+    }
+}
+
+fn open_file(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    Ok(connection)
+}
+
+fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
+    let found = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(|error| OpenError::failed(format!("read the log {}", path.display()), error))?;
+    if found > VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: VERSION });
+    }
+    Ok(found)
+}
+
+pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
+    connection
+        .prepare_cached("SELECT number, id, hash FROM commits ORDER BY number DESC LIMIT 1")?
+        .query_row([], |row| {
+            Ok(Head { number: number(row, 0)?, id: Some(commit_id(row, 1)?), hash: hash(row, 2)? })
+        })
+        .optional()
+        .map(|head| head.unwrap_or(Head::EMPTY))
+}
+
+pub(super) fn commit_id(row: &Row<'_>, column: usize) -> rusqlite::Result<CommitId> {
+    row.get(column).map(CommitId)
+}
+
+pub(super) fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<Hash> {
+    row.get(column).map(Hash)
+}
+
+/// SQLite's integers are signed; ours start at 1, so a negative one is rot and sorts before them.
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(i64::cast_unsigned)
+}
+
+/// No log reaches the numbers that do not fit; asking for them finds nothing.
+pub(super) fn to_column(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::files;
+
+    /// Losing one of these settings would lose acknowledged commits, and only when the power fails.
+    #[test]
+    fn every_writing_connection_syncs_each_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path());
+        files::create(&path).unwrap();
+        for connection in [open(&path).unwrap(), connect(&path).unwrap()] {
+            let journal_mode: String =
+                connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+            let synchronous: u32 =
+                connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap();
+            assert_eq!((journal_mode.as_str(), synchronous), ("wal", 2), "2 is FULL");
+        }
+    }
+}
