@@ -1,0 +1,210 @@
+//! The catalogue: every tool with its name, description, schema and what it needs, keyed by (set, name).
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::access::Needs;
+use crate::dispatch::{Call, Reply, ToolError};
+
+/// A set of tools, served together at `/mcp/<name>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    Session,
+    Yaks,
+}
+
+impl Set {
+    pub const ALL: [Self; 2] = [Self::Session, Self::Yaks];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Yaks => "yaks",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|set| set.name() == name)
+    }
+
+    /// Says in the set's own way that something went wrong.
+    pub(crate) fn failure(self, message: &str) -> String {
+        match self {
+            Self::Session => format!("error: {message}"),
+            Self::Yaks => sentence(message),
+        }
+    }
+
+    /// Says in the set's own way that the caller does not have a tool.
+    pub(crate) fn not_granted(self, tool: &str) -> String {
+        match self {
+            Self::Session => {
+                format!(
+                    "error: {tool} is not granted to this token here; tools/list shows what is, and an operator can grant more"
+                )
+            }
+            Self::Yaks => tools_yaks_refusal(tool),
+        }
+    }
+}
+
+fn tools_yaks_refusal(tool: &str) -> String {
+    format!("Only the main group can {}.", crate::tools::yaks::what_it_does(tool))
+}
+
+/// Makes a sentence of a refusal: capital letter, full stop. A field's name at its beginning stays as it is.
+fn sentence(message: &str) -> String {
+    let names_a_field = message.split(' ').next().is_some_and(|word| word.ends_with(':'));
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let end = if message.ends_with(['.', '!', '?']) { "" } else { "." };
+    if names_a_field {
+        return format!("{message}{end}");
+    }
+    format!("{first}{}{end}", letters.as_str())
+}
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One tool, as its author writes it. It translates: arguments to a command, events to a reply.
+pub(crate) trait Tool {
+    const SET: Set;
+    const NAME: &'static str;
+    const NEEDS: Needs;
+    /// The arguments; their documentation is what the model reads.
+    type Args: DeserializeOwned + JsonSchema + Send;
+
+    fn call(
+        cx: &Call<'_>,
+        args: Self::Args,
+    ) -> impl Future<Output = Result<Reply, ToolError>> + Send;
+}
+
+type Run = for<'a> fn(&'a Call<'a>, Map<String, Value>) -> BoxFuture<'a, Result<Reply, ToolError>>;
+
+/// One tool, as the catalogue keeps it.
+#[derive(Debug)]
+pub struct Entry {
+    pub set: Set,
+    pub name: &'static str,
+    pub needs: Needs,
+    pub description: String,
+    pub schema: Arc<Map<String, Value>>,
+    pub(crate) run: Run,
+}
+
+impl Entry {
+    pub(crate) fn of<T: Tool>() -> Self {
+        let mut schema = schema_of::<T::Args>();
+        let description = match schema.remove("description") {
+            Some(Value::String(description)) => description,
+            Some(_) | None => String::new(),
+        };
+        let run: Run = |cx, args| {
+            Box::pin(async move {
+                let args = crate::dispatch::arguments::<T::Args>(args)?;
+                T::call(cx, args).await
+            })
+        };
+        Self {
+            set: T::SET,
+            name: T::NAME,
+            needs: T::NEEDS,
+            description,
+            schema: Arc::new(schema),
+            run,
+        }
+    }
+
+    /// Says whether calling the tool changes nothing.
+    pub fn reads_only(&self) -> bool {
+        matches!(self.needs, Needs::Token | Needs::Read)
+    }
+}
+
+/// Returns the schema of a tool's arguments, as short as it can be: clients put it into every request.
+fn schema_of<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    shorten(&mut schema);
+    match schema {
+        Value::Object(mut schema) => {
+            // A tool without arguments still has an object of them.
+            schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+            schema
+        }
+        _ => Map::new(),
+    }
+}
+
+/// Leaves out what says nothing to a model: titles, number formats that validators do not know, and `null` as a type,
+/// since what may be left out is not in `required`.
+fn shorten(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let is_schema = object.contains_key("type") || object.contains_key("properties");
+            if is_schema {
+                object.remove("title");
+                object.remove("format");
+                if let Some(Value::Array(types)) = object.get_mut("type") {
+                    types.retain(|name| name != "null");
+                    if let [only] = &types[..] {
+                        let only = only.clone();
+                        object.insert("type".into(), only);
+                    }
+                }
+                if let Some(Value::Array(values)) = object.get_mut("enum") {
+                    values.retain(|value| !value.is_null());
+                }
+                if object.get("default").is_some_and(Value::is_null) {
+                    object.remove("default");
+                }
+            }
+            object.values_mut().for_each(shorten);
+        }
+        Value::Array(values) => values.iter_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// All tools, in the order in which they are listed.
+#[derive(Debug)]
+pub struct Catalogue {
+    entries: Vec<Entry>,
+}
+
+impl Catalogue {
+    pub fn new() -> Self {
+        Self { entries: crate::tools::all() }
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns the tool of that name, in one set or in any.
+    pub fn find(&self, set: Option<Set>, name: &str) -> Option<&Entry> {
+        self.entries
+            .iter()
+            .find(|entry| entry.name == name && set.is_none_or(|set| entry.set == set))
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,343 @@
+//! The HTTP door: one URL for both protocol eras.
+//!
+//! Every request, on every route, passes [`guard`] (where it comes from) before anything else; those that need a
+//! principal pass [`admit`] (who it is). Nothing here trusts a header, a path or a body further than it was checked.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use http::{HeaderMap, Method, StatusCode, header};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::{Value, json};
+use teamster_core::RunName;
+use teamster_core::token::{SecretHash, Token};
+use teamster_core::topic::Topic;
+use tokio_util::sync::CancellationToken;
+
+use super::rmcp::{Adapter, Asked};
+use super::sessions::Sessions;
+use crate::access::Scope;
+use crate::catalogue::{Catalogue, Set};
+use crate::hub::Hub;
+
+/// The largest body of a request.
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Starts a background task with a name; the hub brings the way.
+pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
+
+/// Hashes a token's secret; the hub brings the way.
+pub type HashSecret = fn(&str) -> SecretHash;
+
+/// What the door serves.
+pub struct Served {
+    pub hub: Arc<dyn Hub>,
+    pub catalogue: Catalogue,
+    pub hash_secret: HashSecret,
+    pub spawn: Spawn,
+    sessions: Arc<Sessions>,
+    streams_end: CancellationToken,
+}
+
+impl Served {
+    pub fn new(hub: Arc<dyn Hub>, hash_secret: HashSecret, spawn: Spawn) -> Arc<Self> {
+        Arc::new(Self {
+            hub,
+            catalogue: Catalogue::new(),
+            hash_secret,
+            spawn,
+            sessions: Arc::default(),
+            streams_end: CancellationToken::new(),
+        })
+    }
+
+    /// Returns what ends all open streams when it is cancelled; they would otherwise keep a stopping hub waiting.
+    pub fn streams_end(&self) -> CancellationToken {
+        self.streams_end.clone()
+    }
+
+    pub(super) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        (self.spawn)(name, task.boxed());
+    }
+
+    /// Returns the live token whose secret the request carries.
+    fn token(&self, headers: &HeaderMap) -> Option<Arc<Token>> {
+        let mut given = headers.get_all(header::AUTHORIZATION).into_iter();
+        let (only, None) = (given.next()?, given.next()) else { return None };
+        let (scheme, secret) = only.to_str().ok()?.split_once(' ')?;
+        let secret = Some(secret.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
+        self.hub.state().tokens.by_secret(&(self.hash_secret)(secret)).cloned()
+    }
+}
+
+type Mcp = StreamableHttpService<Adapter, LocalSessionManager>;
+
+/// Returns the routes of the door. `more` are routes that need an admitted principal too; they find the
+/// [`Token`] in the request's extensions. `port` is where the door listens.
+pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
+    let mcp = mcp_service(&served);
+    let admitted = Router::new()
+        .route("/mcp", axum::routing::any(serve_mcp))
+        .route("/mcp/{set}", axum::routing::any(serve_mcp))
+        .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp))
+        .with_state((served.clone(), mcp))
+        .merge(more)
+        .layer(middleware::from_fn_with_state(served, admit));
+    Router::new()
+        .route("/healthz", axum::routing::get(|| async { "ok\n" }))
+        .merge(admitted)
+        .fallback(|| async {
+            problem(StatusCode::NOT_FOUND, "there is nothing here; MCP clients connect to /mcp")
+        })
+        .layer(middleware::from_fn_with_state(port, guard))
+}
+
+fn mcp_service(served: &Arc<Served>) -> Mcp {
+    let mut sessions = LocalSessionManager::default();
+    // Gemini CLI cannot read the empty event that would announce a retry time.
+    sessions.session_config.sse_retry = None;
+    let mut config = StreamableHttpServerConfig::default()
+        .with_json_response(true)
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(BODY_BYTES_MAX)
+        // `guard` checks both, on every route and not only here.
+        .disable_allowed_hosts()
+        .disable_allowed_origins();
+    config.cancellation_token = served.streams_end();
+    config.session_store = Some(served.sessions.clone());
+    let adapter = Adapter { served: served.clone() };
+    StreamableHttpService::new(move || Ok(adapter.clone()), Arc::new(sessions), config)
+}
+
+/// Answers a failure of the door itself in words that people and programs can read.
+pub fn problem(status: StatusCode, message: &str) -> Response {
+    (status, axum::Json(json!({"error": message}))).into_response()
+}
+
+/// Lets in only what was meant for this hub: a loopback Host, and no Origin but our own. This is what keeps web pages
+/// out, whatever name they gave this address.
+async fn guard(State(port): State<u16>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if !host_is_ours(headers) {
+        return problem(
+            StatusCode::FORBIDDEN,
+            "the Host header is not this hub's; use 127.0.0.1 or localhost",
+        );
+    }
+    if !origin_is_ours(headers, port) {
+        return problem(
+            StatusCode::FORBIDDEN,
+            "the Origin header is not this hub's; other web pages may not call it",
+        );
+    }
+    next.run(request).await
+}
+
+fn host_is_ours(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    let (Some(only), None) = (hosts.next(), hosts.next()) else { return false };
+    only.to_str().ok().and_then(|host| host.parse::<http::uri::Authority>().ok()).is_some_and(
+        |authority| {
+            let plain = !authority.as_str().contains('@');
+            plain
+                && matches!(
+                    authority.host().to_ascii_lowercase().as_str(),
+                    "127.0.0.1" | "localhost" | "[::1]"
+                )
+        },
+    )
+}
+
+fn origin_is_ours(headers: &HeaderMap, port: u16) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).into_iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => true,
+        (Some(only), None) => {
+            let ours =
+                ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
+            only.to_str()
+                .is_ok_and(|origin| ours.iter().any(|ours| ours.eq_ignore_ascii_case(origin)))
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Finds out who calls. Streams that a token opened end when the token does.
+async fn admit(State(served): State<Arc<Served>>, mut request: Request, next: Next) -> Response {
+    let Some(token) = served.token(request.headers()) else {
+        let mut response = problem(
+            StatusCode::UNAUTHORIZED,
+            "a valid token is needed: send the header `Authorization: Bearer <token>`; `teamster connect` makes one",
+        );
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        return response;
+    };
+    request.extensions_mut().insert(token.clone());
+    let response = next.run(request).await;
+    let is_stream = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind == "text/event-stream");
+    if is_stream { ends_with_token(response, served, token) } else { response }
+}
+
+fn ends_with_token(response: Response, served: Arc<Served>, token: Arc<Token>) -> Response {
+    let (parts, body) = response.into_parts();
+    let ended = async move {
+        let hub = served.hub.as_ref();
+        let watch = hub.watch(&Topic::Principal(token.principal.clone()));
+        let token_ended =
+            watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(()));
+        tokio::select! {
+            () = token_ended => {}
+            () = served.streams_end.cancelled() => {}
+        }
+    };
+    Response::from_parts(
+        parts,
+        Body::from_stream(body.into_data_stream().take_until(ended.boxed())),
+    )
+}
+
+async fn serve_mcp(
+    State((served, mcp)): State<(Arc<Served>, Mcp)>,
+    axum::Extension(token): axum::Extension<Arc<Token>>,
+    request: Request,
+) -> Response {
+    let scope = match scope(request.uri().path()) {
+        Ok(scope) => scope,
+        Err(message) => return problem(StatusCode::NOT_FOUND, &message),
+    };
+    // A path of one run is refused as a whole; at /mcp, where other sets are served too, only the session's tools are.
+    if scope.set == Some(Set::Session)
+        && let Err(message) = served.hub.state().check_run(&token, &scope.run)
+    {
+        return problem(StatusCode::FORBIDDEN, &message);
+    }
+    let path = request.uri().path().trim_end_matches('/').to_owned();
+    let session = request
+        .headers()
+        .get("mcp-session-id")
+        .map(|id| id.to_str().unwrap_or_default().to_owned());
+    if let Some(session) = &session {
+        // Another's session is answered like one that never was.
+        if !served.sessions.belongs(session, &token.principal, &path) {
+            return problem(StatusCode::NOT_FOUND, "session not found; initialize again");
+        }
+    }
+    let (mut parts, body) = request.into_parts();
+    let key =
+        parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned());
+    parts.extensions.insert(Asked { token: token.clone(), scope, key });
+    let body = match checked_body(&parts.method, body).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let response = mcp.handle(Request::from_parts(parts, body)).await.map(Body::new);
+    if let Some(opened) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok())
+        && session.is_none()
+    {
+        served.sessions.bind(opened, &token.principal, &path);
+    }
+    response
+}
+
+/// Reads the path `/mcp`, `/mcp/<set>` or `/mcp/session/<run>`.
+fn scope(path: &str) -> Result<Scope, String> {
+    let mut parts = path.trim_end_matches('/').split('/').skip(2);
+    let (set, run) = (parts.next(), parts.next());
+    let Some(set) = set else { return Ok(Scope::all()) };
+    let known = Set::parse(set);
+    let shown: String = set.chars().take(80).collect();
+    let set = known.ok_or_else(|| {
+        format!("there is no tool set {shown:?}; there are {}", Set::ALL.map(Set::name).join(", "))
+    })?;
+    match run {
+        None => Ok(Scope { set: Some(set), run: RunName::default_run() }),
+        Some(run) if set == Set::Session => {
+            let run = RunName::parse(run).map_err(|bad| bad.to_string())?;
+            Ok(Scope { set: Some(set), run })
+        }
+        Some(_) => Err(format!("/mcp/{set} has no parts; only /mcp/session/<run> names a run")),
+    }
+}
+
+/// Reads a body up to the limit and makes sure that it is a message, so that what is wrong with it is said in full.
+async fn checked_body(method: &Method, body: Body) -> Result<Body, Response> {
+    if method != Method::POST {
+        return Ok(body);
+    }
+    let bytes = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let over = std::error::Error::source(&error)
+                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            return Err(if over {
+                problem(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    &format!(
+                        "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
+                    ),
+                )
+            } else {
+                problem(StatusCode::BAD_REQUEST, "the body did not arrive in full")
+            });
+        }
+    };
+    match check_message(&bytes) {
+        Ok(()) => Ok(Body::from(bytes)),
+        Err((code, message)) => {
+            let error = json!({"code": code, "message": message});
+            let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
+            Err((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
+        }
+    }
+}
+
+/// Says what is wrong with a message that rmcp would refuse without a reason, as a JSON-RPC error's code and message.
+fn check_message(bytes: &[u8]) -> Result<(), (i32, String)> {
+    const PARSE_ERROR: i32 = -32700;
+    const INVALID_REQUEST: i32 = -32600;
+    const INVALID_PARAMS: i32 = -32602;
+    let message: Value = serde_json::from_slice(bytes)
+        .map_err(|error| (PARSE_ERROR, format!("the body is not valid JSON: {error}")))?;
+    let wrong = |code: i32, message: &str| Err((code, message.to_owned()));
+    if message.is_array() {
+        return wrong(INVALID_REQUEST, "the body is a batch; send each message by itself");
+    }
+    if message["jsonrpc"] != "2.0" {
+        return wrong(INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message");
+    }
+    if !matches!(message.get("id"), None | Some(Value::Number(_) | Value::String(_))) {
+        return wrong(INVALID_REQUEST, "id: must be a number or a string");
+    }
+    if message.get("result").or(message.get("error")).is_none() && !message["method"].is_string() {
+        return wrong(INVALID_REQUEST, "method: must be a string");
+    }
+    let params = &message["params"];
+    if !params.is_object() && !params.is_null() {
+        return wrong(INVALID_PARAMS, "params: must be an object");
+    }
+    if message["method"] == "tools/call" {
+        if !params["name"].is_string() {
+            return wrong(INVALID_PARAMS, "params.name: must be the name of a tool");
+        }
+        if !params["arguments"].is_object() && !params["arguments"].is_null() {
+            return wrong(INVALID_PARAMS, "params.arguments: must be an object");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Doors: the ways in. Each turns what it hears into a call of [`crate::dispatch::dispatch`].
+
+pub mod http;
+mod rmcp;
+mod sessions;

@@ -1,0 +1,170 @@
+//! The adapter between rmcp and [`dispatch`]. Nothing else in Teamster knows rmcp.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use teamster_core::token::Token;
+use teamster_core::topic::Topic;
+
+use super::http::Served;
+use crate::access::{Scope, allowed};
+use crate::catalogue::Entry;
+use crate::dispatch::{Answer, Request, dispatch};
+
+/// Who asks, and where; the door puts it into each request after it has checked the token.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) token: Arc<Token>,
+    pub(super) scope: Scope,
+    pub(super) key: Option<String>,
+}
+
+/// One connection's, or one request's, view of the tools.
+#[derive(Clone)]
+pub(super) struct Adapter {
+    pub(super) served: Arc<Served>,
+}
+
+/// How long a client may keep a tool list before it asks again; a change is also announced at once.
+const LIST_FRESH_MS: u64 = 60_000;
+
+impl Adapter {
+    fn asked(extensions: &rmcp::model::Extensions) -> Result<Asked, ErrorData> {
+        let parts = extensions.get::<http::request::Parts>();
+        let asked = parts.and_then(|parts| parts.extensions.get::<Asked>());
+        asked.cloned().ok_or_else(|| {
+            ErrorData::internal_error("the request did not come through the door", None)
+        })
+    }
+
+    /// Returns the tools that the caller has, in the order of the catalogue.
+    fn tools(&self, asked: &Asked) -> Vec<Tool> {
+        // Grants can change while a token lives; what it has now counts.
+        let state = self.served.hub.state();
+        let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
+        let entries =
+            self.served.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
+        entries.filter(|entry| allowed(token, entry, &asked.scope)).map(as_tool).collect()
+    }
+}
+
+fn as_tool(entry: &Entry) -> Tool {
+    let mut tool = Tool::new(entry.name, entry.description.clone(), entry.schema.clone());
+    // Codex asks a person before it calls a tool that does not say it is harmless.
+    let mut annotations = ToolAnnotations::new().read_only(entry.reads_only()).open_world(false);
+    if !entry.reads_only() {
+        annotations = annotations.destructive(false);
+    }
+    tool.annotations = Some(annotations);
+    // Claude Code hides tools behind a search unless they ask to be seen.
+    let mut meta = MetaObject::default();
+    meta.insert("anthropic/alwaysLoad".into(), true.into());
+    tool.meta = Some(meta);
+    tool
+}
+
+impl ServerHandler for Adapter {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let mut config = ServerConfig::new(capabilities);
+        config.server_info = Implementation::new("teamster", env!("CARGO_PKG_VERSION"));
+        config.with_instructions(
+            "A task list and a backlog shared by all agents of this workspace. Take work with task-next (claim: true), \
+             finish it with task-update, keep what others should know with note-add.",
+        )
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let asked = Self::asked(&context.extensions)?;
+        let mut result = ListToolsResult::with_all_items(self.tools(&asked));
+        result.ttl_ms = Some(LIST_FRESH_MS);
+        result.cache_scope = Some(CacheScope::Private);
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let asked = Self::asked(&context.extensions)?;
+        // A key that is no text is refused like a malformed one: a call taken as without would not be repeatable.
+        let key = context.meta.get("teamster/key").map(|key| key.as_str().unwrap_or_default());
+        let key = key.or(asked.key.as_deref());
+        let arguments = request.arguments.unwrap_or_default();
+        let call = Request { name: &request.name, arguments, key };
+        let Served { catalogue, hub, .. } = &*self.served;
+        let state = hub.state();
+        // The door let this token in, but it may have ended, or been granted other things, in a session's lifetime.
+        let Some(token) = state.tokens.get(asked.token.id) else {
+            return Err(ErrorData::invalid_request("this token has ended", None));
+        };
+        match dispatch(catalogue, hub.as_ref(), token, &asked.scope, call).await {
+            Ok(Answer { text, is_error: false }) => {
+                Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
+            }
+            Ok(Answer { text, is_error: true }) => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+            }
+            Err(unknown) => Err(ErrorData::invalid_params(unknown.to_string(), None)),
+        }
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    /// Tells a client of the current era when its tools change.
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let asked = Self::asked(&context.request_context().extensions)?;
+        let mut tools = self.tools(&asked);
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = self.changed(&asked, &tools) => tools = changed,
+            }
+            if context.sink().notify_tool_list_changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells a client of the older era when its tools change.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Ok(asked) = Self::asked(&context.extensions) else { return };
+        let adapter = self.clone();
+        let peer = context.peer.clone();
+        self.served.spawn("tell a session about its tools", async move {
+            let mut tools = adapter.tools(&asked);
+            while !peer.is_transport_closed() {
+                tools = adapter.changed(&asked, &tools).await;
+                if peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl Adapter {
+    /// Waits until the caller's tools are others than `before`.
+    async fn changed(&self, asked: &Asked, before: &[Tool]) -> Vec<Tool> {
+        let hub = self.served.hub.as_ref();
+        let watch = hub.watch(&Topic::Principal(asked.token.principal.clone()));
+        watch.until(hub, |_| Some(self.tools(asked)).filter(|tools| tools != before)).await
+    }
+}

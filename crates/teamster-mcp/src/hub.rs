@@ -1,0 +1,97 @@
+//! What the tools need of the hub, and the one way to wait for something.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use teamster_core::key::Key;
+use teamster_core::topic::Topic;
+use teamster_core::{Caller, Command, Event, Refusal, State};
+use tokio::sync::Notify;
+
+/// What a command came to, durable before anyone learns of it.
+#[derive(Debug, Clone)]
+pub struct Done {
+    pub events: Arc<[Event]>,
+    /// A state that includes the events.
+    pub state: Arc<State>,
+}
+
+/// Why a command was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nothing was changed; the reason says whether trying again can help.
+    #[error("nothing was changed: {0}")]
+    Unavailable(String),
+}
+
+/// The hub as its doors and tools see it.
+pub trait Hub: Send + Sync + 'static {
+    /// Returns the newest state that can no longer be lost. Never waits.
+    fn state(&self) -> Arc<State>;
+
+    /// Decides a command and makes what it causes durable.
+    fn submit(
+        &self,
+        caller: Caller,
+        command: Command,
+        key: Option<Key>,
+    ) -> BoxFuture<'_, Result<Done, Failure>>;
+
+    /// Returns what is notified when the topic has changed. Hold it for as long as you wait.
+    fn watch(&self, topic: &Topic) -> Watch;
+
+    /// Returns the current commit of the project the hub was started in, if it has one.
+    fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
+}
+
+/// A claim to be woken when a topic changes.
+#[derive(Debug, Clone)]
+pub struct Watch(Arc<Notify>);
+
+impl Watch {
+    pub fn new(notify: Arc<Notify>) -> Self {
+        Self(notify)
+    }
+
+    /// Waits until `check` finds in the published state what it is looking for, however long that takes.
+    pub async fn until<T>(&self, hub: &dyn Hub, mut check: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            // Registered before the check, so that no change between the two is missed.
+            let mut changed = std::pin::pin!(self.0.notified());
+            changed.as_mut().enable();
+            if let Some(found) = check(&hub.state()) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// How often a waiting call says that it is still there; the shortest patience of a known client is 60 s.
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(15);
+
+/// Waits until `check` finds what it is looking for, at most `at_most`. This is the one way in which calls wait: it
+/// wakes on the event, never polls, tells `progress` at intervals, and ends when its caller drops it.
+pub async fn wait<T>(
+    hub: &dyn Hub,
+    topic: &Topic,
+    at_most: Duration,
+    mut progress: impl FnMut(Duration),
+    check: impl FnMut(&State) -> Option<T>,
+) -> Option<T> {
+    let watch = hub.watch(topic);
+    let mut found = std::pin::pin!(watch.until(hub, check));
+    let mut waited = Duration::ZERO;
+    while waited < at_most {
+        let step = PROGRESS_EVERY.min(at_most - waited);
+        match tokio::time::timeout(step, found.as_mut()).await {
+            Ok(found) => return Some(found),
+            Err(_) => waited += step,
+        }
+        progress(waited);
+    }
+    None
+}

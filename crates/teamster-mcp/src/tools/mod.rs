@@ -1,0 +1,41 @@
+//! The tools, a file for each set. To add one, write it in its set's file and add its line to [`all`].
+
+pub(crate) mod session;
+pub(crate) mod yaks;
+
+use crate::catalogue::Entry;
+
+/// Returns every tool, in the order in which tools are listed.
+pub(crate) fn all() -> Vec<Entry> {
+    vec![
+        Entry::of::<session::TaskAdd>(),
+        Entry::of::<session::TaskUpdate>(),
+        Entry::of::<session::TaskList>(),
+        Entry::of::<session::TaskNext>(),
+        Entry::of::<session::NoteAdd>(),
+        Entry::of::<session::NoteList>(),
+        Entry::of::<session::IterationSummary>(),
+        Entry::of::<session::SessionComplete>(),
+        Entry::of::<yaks::CreateYak>(),
+        Entry::of::<yaks::ListYaks>(),
+        Entry::of::<yaks::ShowYak>(),
+        Entry::of::<yaks::UpdateYak>(),
+        Entry::of::<yaks::ShaveYak>(),
+        Entry::of::<yaks::ShornYak>(),
+        Entry::of::<yaks::RegrowYak>(),
+        Entry::of::<yaks::DepYak>(),
+    ]
+}
+
+/// Reads a whole number, also when a client wrote it as `2.0`.
+pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<i64>, D::Error> {
+    use serde::Deserialize;
+    use serde::de::Error;
+    let number = Option::<serde_json::Number>::deserialize(deserializer)?;
+    let Some(number) = number else { return Ok(None) };
+    let as_float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
+    let whole = number.as_i64().or(as_float.map(|float| float as i64));
+    whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number")))
+}
