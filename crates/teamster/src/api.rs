@@ -1,0 +1,352 @@
+//! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use teamster_core::grant::{Grant, Grants};
+use teamster_core::record::Body;
+use teamster_core::token::{self, Kind, NewToken, Token};
+use teamster_core::topic::Topic;
+use teamster_core::yak::Yak;
+use teamster_core::{Caller, Command, PrincipalName, RunName, TeamName, Timestamp, item, yak};
+use teamster_log::Log;
+use teamster_mcp::catalogue::{Catalogue, Set};
+use teamster_mcp::door::http::problem;
+use teamster_mcp::hub::{Done, Failure, wait};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::hub::Handle;
+use crate::secret;
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct Api {
+    pub hub: Handle,
+    pub log: Arc<dyn Log>,
+    pub clock: Arc<dyn Clock>,
+    /// Set to true to end the hub.
+    pub stop: watch::Sender<bool>,
+}
+
+/// As many commits as one page of the log has.
+const LOG_PAGE: usize = 500;
+/// The longest that a request waits for the log to grow.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(50);
+
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/api/status", get(status))
+        .route("/api/tokens", get(tokens).post(create_token))
+        .route("/api/tokens/{which}", delete(revoke_token))
+        .route("/api/tokens/{which}/grants", post(grant_token))
+        .route("/api/log", get(log))
+        .route("/api/yaks", get(yaks))
+        .route("/api/yaks/{id}/labels", post(label_yak))
+        .route("/api/stop", post(stop))
+        .layer(middleware::from_fn(operators_only))
+        .with_state(api)
+}
+
+async fn operators_only(
+    Extension(token): Extension<Arc<Token>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match token.kind {
+        Kind::Operator => next.run(request).await,
+        Kind::Agent | Kind::Hub => problem(StatusCode::FORBIDDEN, "only an operator may do this"),
+    }
+}
+
+/// Why a request was not carried out.
+struct Problem(StatusCode, String);
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        problem(self.0, &self.1)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        let status = match failure {
+            Failure::Refused(_) => StatusCode::CONFLICT,
+            Failure::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, failure.to_string())
+    }
+}
+
+impl From<teamster_log::Error> for Problem {
+    fn from(error: teamster_log::Error) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    }
+}
+
+fn bad(message: impl ToString) -> Problem {
+    Problem(StatusCode::BAD_REQUEST, message.to_string())
+}
+
+type Answer = Result<Json<Value>, Problem>;
+
+async fn submit(api: &Api, token: &Token, command: Command) -> Result<Done, Problem> {
+    Ok(api.hub.submit(Caller::of(token), command, None).await?)
+}
+
+async fn status(State(api): State<Api>) -> Json<Value> {
+    let state = api.hub.state();
+    let runs = state.runs.iter().map(|(name, run)| {
+        let counts = item::Status::ALL
+            .map(|status| (status.as_str().to_owned(), json!(run.items.count(status))));
+        json!({
+            "name": name, "items": serde_json::Map::from_iter(counts), "notes": run.notes.len(),
+            "iteration": run.iterations.current(), "complete": run.completed_at.is_some(),
+        })
+    });
+    let yaks = yak::Status::ALL.map(|status| {
+        (status.as_str().to_owned(), json!(state.yaks.ranked_after(None, Some(status)).count()))
+    });
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
+        "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
+    }))
+}
+
+async fn tokens(State(api): State<Api>) -> Json<Value> {
+    let state = api.hub.state();
+    Json(state.tokens.live().map(|token| shown(token)).collect())
+}
+
+fn shown(token: &Token) -> Value {
+    json!({
+        "id": token.id.to_string(), "name": token.principal, "kind": token.kind, "grants": token.grants.to_string(),
+        "run": token.run, "team": token.team, "created_at": token.created_at, "expires_at": token.expires_at,
+    })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateToken {
+    /// Where it is left out, the agent is called after its token's number.
+    name: Option<String>,
+    grants: Vec<String>,
+    run: Option<String>,
+    team: Option<String>,
+    expires_in_s: Option<u32>,
+    #[serde(default)]
+    replace: bool,
+}
+
+async fn create_token(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    Json(asked): Json<CreateToken>,
+) -> Answer {
+    let secret = secret::new_secret()
+        .map_err(|error| Problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let name =
+        asked.name.unwrap_or_else(|| format!("agent-{}", api.hub.state().tokens.next_id().0));
+    let new = NewToken {
+        principal: PrincipalName::parse(&name).map_err(bad)?,
+        kind: Kind::Agent,
+        secret: secret::hash(&secret),
+        grants: grants(&asked.grants)?,
+        run: asked.run.as_deref().map(RunName::parse).transpose().map_err(bad)?,
+        team: asked.team.as_deref().map(TeamName::parse).transpose().map_err(bad)?,
+        expires_at: asked
+            .expires_in_s
+            .map(|seconds| Timestamp(api.clock.now().0 + i64::from(seconds) * 1_000)),
+    };
+    let done = submit(
+        &api,
+        &token,
+        Command::Token(token::Command::Create { new, replace: asked.replace }),
+    )
+    .await?;
+    let state = done.state;
+    let made = state.tokens.by_secret(&secret::hash(&secret)).ok_or_else(|| {
+        // Somebody revoked it between our answer and now.
+        Problem(StatusCode::GONE, "the token was revoked at once".into())
+    })?;
+    let mut answer = shown(made);
+    answer["secret"] = secret.into();
+    Ok(Json(answer))
+}
+
+/// Reads grants and makes sure that what they name exists: a grant of nothing would look like a working one.
+fn grants(words: &[String]) -> Result<Grants, Problem> {
+    let catalogue = Catalogue::new();
+    let grants = words
+        .iter()
+        .map(|word| Grant::parse(word.trim()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(bad)?;
+    for grant in &grants {
+        let exists = match grant {
+            Grant::Full | Grant::ReadOnly | Grant::Main | Grant::SelfChange => true,
+            Grant::Set(set) => Set::parse(set).is_some(),
+            Grant::Tool(set, tool) => {
+                Set::parse(set).is_some_and(|set| catalogue.find(Some(set), tool).is_some())
+            }
+        };
+        if !exists {
+            let sets = Set::ALL.map(Set::name).join(", ");
+            return Err(bad(format!(
+                "grant {grant} names no tool set or tool; the sets are {sets}"
+            )));
+        }
+    }
+    Ok(Grants::new(grants))
+}
+
+async fn grant_token(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    Path(which): Path<String>,
+    Json(words): Json<Vec<String>>,
+) -> Answer {
+    let grants = grants(&words)?;
+    let text = grants.to_string();
+    submit(&api, &token, Command::Token(token::Command::Grant { which: which.clone(), grants }))
+        .await?;
+    Ok(Json(json!({"which": which, "grants": text})))
+}
+
+async fn revoke_token(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    Path(which): Path<String>,
+) -> Answer {
+    let done =
+        submit(&api, &token, Command::Token(token::Command::Revoke { which: which.clone() }))
+            .await?;
+    let released = done.events.len().saturating_sub(1);
+    Ok(Json(json!({"revoked": which, "released_items": released})))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogQuery {
+    /// The last commit the caller has.
+    #[serde(default)]
+    after: u64,
+    /// How long to wait if there is nothing after it.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// One line of the log, as `teamster log --json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    pub seq: u64,
+    pub commit: u64,
+    pub at: Timestamp,
+    pub by: PrincipalName,
+    pub summary: String,
+    pub run: Option<RunName>,
+    pub event: Value,
+}
+
+/// Returns the lines of one commit.
+pub fn lines(
+    commit: &teamster_log::Commit,
+) -> Result<Vec<Line>, teamster_core::record::Unreadable> {
+    let body = Body::decode(&commit.body)?;
+    let mut seq = body.first;
+    let mut lines = Vec::new();
+    for record in body.records {
+        for event in &record.events {
+            let summary = event.summary();
+            let event = serde_json::to_value(event)?;
+            let (at, by) = (record.at, record.by.clone());
+            lines.push(Line {
+                seq,
+                commit: commit.number,
+                at,
+                by,
+                summary: summary.text,
+                run: summary.run,
+                event,
+            });
+            seq += 1;
+        }
+    }
+    Ok(lines)
+}
+
+async fn log(
+    State(api): State<Api>,
+    Query(LogQuery { after, wait_ms }): Query<LogQuery>,
+) -> Answer {
+    let mut commits = api.log.read(after, LOG_PAGE).await?;
+    if commits.is_empty() && wait_ms > 0 {
+        let seq = api.hub.state().seq();
+        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
+        let grown =
+            wait(&api.hub, &Topic::Log, at_most, |_| (), |state| (state.seq() > seq).then_some(()));
+        let mut stop = api.stop.subscribe();
+        tokio::select! {
+            _ = grown => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        commits = api.log.read(after, LOG_PAGE).await?;
+    }
+    let unreadable = |error: teamster_core::record::Unreadable| {
+        Problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
+    let mut all = Vec::new();
+    for commit in &commits {
+        all.extend(lines(commit).map_err(unreadable)?);
+    }
+    let last = commits.last().map_or(after, |commit| commit.number);
+    Ok(Json(json!({"lines": all, "last": last})))
+}
+
+async fn yaks(State(api): State<Api>) -> Json<Value> {
+    let state = api.hub.state();
+    let shown = |yak: &Arc<Yak>| {
+        let tangled_by: Vec<_> = state.yaks.tangled_by(yak).collect();
+        json!({
+            "id": yak.id, "title": yak.title, "type": yak.kind.as_str(), "priority": yak.priority.number(),
+            "status": yak.status.as_str(), "description": yak.description, "labels": yak.labels, "commit": yak.commit,
+            "depends_on": yak.depends_on, "tangled_by": tangled_by, "created_by": yak.created_by,
+            "created_at": yak.created_at, "updated_at": yak.updated_at,
+        })
+    };
+    Json(state.yaks.ranked_after(None, None).map(shown).collect())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Labels {
+    #[serde(default)]
+    add: Vec<String>,
+    #[serde(default)]
+    remove: Vec<String>,
+}
+
+async fn label_yak(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    Path(id): Path<String>,
+    Json(Labels { add, remove }): Json<Labels>,
+) -> Answer {
+    submit(&api, &token, Command::Yak(yak::Command::Label { yak: id.clone(), add, remove }))
+        .await?;
+    Ok(Json(json!({"labelled": id})))
+}
+
+async fn stop(State(api): State<Api>) -> Json<Value> {
+    let _ = api.stop.send(true);
+    Json(json!({"stopping": std::process::id()}))
+}

@@ -1,0 +1,65 @@
+//! Edits TOML files. Everything else stays as it is, comments too.
+
+use anyhow::{Context, anyhow};
+use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
+
+use super::Edited;
+
+/// Makes `entry` the table `name` of the table `section`.
+pub(super) fn set(
+    file: &str,
+    section: &str,
+    name: &str,
+    mut entry: Table,
+) -> anyhow::Result<Edited> {
+    let parsed = file.parse::<DocumentMut>();
+    // The whole error would quote the line, and that may hold somebody's secret.
+    let mut document =
+        parsed.map_err(|error: TomlError| anyhow!("it is not valid TOML ({})", error.message()))?;
+    let inline = document.get(section).is_some_and(Item::is_inline_table);
+    let tables = document.entry(section).or_insert_with(|| Item::Table(implicit(Table::new())));
+    let tables =
+        tables.as_table_like_mut().with_context(|| format!("`{section}` in it is not a table"))?;
+    let existed = tables.contains_key(name);
+    match tables.get_mut(name) {
+        None if inline => {
+            tables.insert(name, Item::Value(Value::InlineTable(entry.into_inline_table())));
+        }
+        None => {
+            // At the end of the file nothing has to move, not even a last comment.
+            let mut alone = DocumentMut::new();
+            alone.insert(
+                section,
+                Item::Table(implicit(Table::from_iter([(name, Item::Table(entry))]))),
+            );
+            let gap = if file.trim().is_empty() {
+                ""
+            } else if file.ends_with('\n') {
+                "\n"
+            } else {
+                "\n\n"
+            };
+            return Ok(Edited { text: format!("{file}{gap}{alone}"), replaced: false });
+        }
+        Some(Item::Table(old)) => {
+            *entry.decor_mut() = old.decor().clone();
+            entry.set_position(old.position());
+            *old = entry;
+        }
+        Some(old) => {
+            let mut entry = entry.into_inline_table();
+            if let Some(old) = old.as_value() {
+                *entry.decor_mut() = old.decor().clone();
+            }
+            *old = Item::Value(Value::InlineTable(entry));
+        }
+    }
+    let text = document.to_string();
+    Ok(Edited { replaced: existed && text != file, text })
+}
+
+/// A table without a header of its own.
+fn implicit(mut table: Table) -> Table {
+    table.set_implicit(true);
+    table
+}

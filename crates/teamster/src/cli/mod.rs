@@ -1,0 +1,135 @@
+//! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
+
+mod connect;
+mod down;
+mod log;
+mod status;
+mod token;
+mod tool;
+mod up;
+mod yak;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::client::Client;
+use crate::config::{DataFiles, Place};
+
+/// Drives teams of coding agents, and never loses a fact it has acknowledged
+#[derive(Debug, Parser)]
+#[command(name = "teamster", version, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    place: Place,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start the hub
+    Up(up::UpArgs),
+    /// Stop the hub
+    Down,
+    /// Show what the hub is doing
+    Status(status::StatusArgs),
+    /// Call a tool as an agent would; without a name, list the tools
+    #[command(disable_help_flag = true)]
+    Tool(tool::ToolArgs),
+    /// Work with the backlog
+    Yak(yak::YakArgs),
+    /// Show what has happened, oldest first
+    Log(log::LogArgs),
+    /// Make, list, change and revoke agents' tokens
+    Token(token::TokenArgs),
+    /// Connect an agent program that is installed here
+    Connect(connect::ConnectArgs),
+}
+
+/// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
+#[derive(Debug, thiserror::Error)]
+#[error("refused")]
+struct Refused;
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let Cli { place, verb } = Cli::parse();
+    let outcome = place.data_directory().and_then(|data| {
+        let data = DataFiles::new(data);
+        match verb {
+            Verb::Up(args) => up::run(data, args),
+            Verb::Down => wait_for(down::run(&data)),
+            Verb::Status(args) => wait_for(status::run(&data, args)),
+            Verb::Tool(args) => wait_for(tool::run(&data, args)),
+            Verb::Yak(args) => wait_for(yak::run(&data, args)),
+            Verb::Log(args) => wait_for(log::run(&data, args)),
+            Verb::Token(args) => wait_for(token::run(&data, args)),
+            Verb::Connect(args) => wait_for(connect::run(&data, args)),
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the whole command line as clap sees it, for the tests that keep an eye on it.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs what waits only for the hub: one thread is enough.
+fn wait_for<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+/// Connects to the hub and mentions it if the hub is of another version.
+async fn connect_to_hub(data: &DataFiles) -> anyhow::Result<Client> {
+    let client = Client::connect(data).await?;
+    if let Some(difference) = client.version_difference() {
+        say(&format!("warning: {difference}"));
+    }
+    Ok(client)
+}
+
+/// Tells the person something, on stderr.
+pub(crate) fn say(text: &str) {
+    // If stderr is closed, there is nobody to tell.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints data, on stdout.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// A reader that has seen enough, such as `head`, is not a failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Puts colour around text, if people will see it.
+fn dim(text: &str) -> String {
+    if std::io::stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Shows a time as the person's clock shows it.
+fn local_time(at: teamster_core::Timestamp) -> String {
+    let shown = jiff::Timestamp::from_millisecond(at.0).map(|at| {
+        at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    });
+    shown.unwrap_or_else(|_| at.0.to_string())
+}

@@ -1,0 +1,173 @@
+//! `teamster token`: who may call.
+
+use anyhow::{Context, bail};
+use http::Method;
+use serde_json::{Value, json};
+use teamster_core::Timestamp;
+
+use super::{connect_to_hub, local_time, print, say};
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TokenArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Make a token for an agent; its secret is printed once
+    Create(CreateArgs),
+    /// List the live tokens
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change what a live token allows
+    Grant {
+        /// The token's id or its agent's name
+        which: String,
+        /// What it allows from now on
+        #[arg(long, required = true, value_delimiter = ',', value_name = "GRANT")]
+        grant: Vec<String>,
+    },
+    /// End a token at once; what its agent had in progress returns to the list
+    Revoke {
+        /// The token's id or its agent's name
+        which: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArgs {
+    /// What the agent is called [default: agent-<number>]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// The same, as a flag
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "name")]
+    named: Option<String>,
+
+    /// What it allows: full, read-only, main, self, a set (`session`) or a tool (`session:task-list`)
+    #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full")]
+    grant: Vec<String>,
+
+    /// The only run it may use
+    #[arg(long)]
+    run: Option<String>,
+
+    /// The team it belongs to
+    #[arg(long)]
+    team: Option<String>,
+
+    /// How long it lives, e.g. 30m, 8h or 7d [default: until it is revoked]
+    #[arg(long = "for", value_name = "TIME")]
+    lifetime: Option<String>,
+
+    /// End a live token of the same name
+    #[arg(long)]
+    replace: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    match verb {
+        Verb::Create(args) => {
+            let asked = json!({
+                "name": args.name.or(args.named), "grants": args.grant, "run": args.run, "team": args.team,
+                "expires_in_s": args.lifetime.as_deref().map(seconds).transpose()?, "replace": args.replace,
+            });
+            let made = client.post("/api/tokens", &asked).await?;
+            if args.json {
+                return print(&made.to_string());
+            }
+            print(made["secret"].as_str().context("the hub made no secret")?)?;
+            let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
+            say(&format!(
+                "{} for {} ({}); it is shown only now",
+                word("id"),
+                word("name"),
+                word("grants")
+            ));
+        }
+        Verb::List { json } => {
+            let tokens = client.get("/api/tokens").await?;
+            if json {
+                return print(&tokens.to_string());
+            }
+            print(&table(&tokens))?;
+        }
+        Verb::Grant { which, grant } => {
+            let answer = client
+                .post(&format!("/api/tokens/{}/grants", path_part(&which)?), &json!(grant))
+                .await?;
+            say(&format!("{which} now has {}", answer["grants"].as_str().unwrap_or("?")));
+        }
+        Verb::Revoke { which } => {
+            let path = format!("/api/tokens/{}", path_part(&which)?);
+            let answer = client.send(Method::DELETE, &path, None).await?;
+            let released = answer["released_items"].as_u64().unwrap_or(0);
+            let released = if released == 0 {
+                String::new()
+            } else {
+                format!("; {released} item(s) returned to the list")
+            };
+            say(&format!("{which} is revoked{released}"));
+        }
+    }
+    Ok(())
+}
+
+fn table(tokens: &Value) -> String {
+    let rows = tokens.as_array().into_iter().flatten().map(|token| {
+        let word = |name: &str| token[name].as_str().unwrap_or_default().to_owned();
+        let time = |name: &str| token[name].as_i64().map(|at| local_time(Timestamp(at)));
+        let bound = [("run", word("run")), ("team", word("team"))];
+        let mut rest: Vec<String> = bound
+            .into_iter()
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(what, name)| format!("{what} {name}"))
+            .collect();
+        rest.extend(time("expires_at").map(|at| format!("until {at}")));
+        format!(
+            "{:<8} {:<20} {:<9} {:<20} {} {}",
+            word("id"),
+            word("name"),
+            word("kind"),
+            word("grants"),
+            time("created_at").unwrap_or_default(),
+            rest.join(", ")
+        )
+        .trim_end()
+        .to_owned()
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// Makes sure that a name is one part of a path.
+fn path_part(name: &str) -> anyhow::Result<&str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.' | '-');
+    if name.is_empty() || name.contains("..") || !name.chars().all(plain) {
+        bail!("{name:?} is neither a token's id nor a name; `teamster token list` shows them");
+    }
+    Ok(name)
+}
+
+/// Reads a lifetime such as `30m`.
+fn seconds(text: &str) -> anyhow::Result<u32> {
+    let wrong = || format!("{text:?} is not a time; write a number and s, m, h or d, e.g. 8h");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
+    let unit: u32 = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => bail!(wrong()),
+    };
+    number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit)).with_context(wrong)
+}

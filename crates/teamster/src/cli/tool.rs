@@ -1,0 +1,201 @@
+//! `teamster tool`: call any tool from the shell. The flags are made from the catalogue's schemas.
+
+use std::io::BufRead;
+
+use anyhow::{Context, bail};
+use clap::builder::Styles;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Map, Value, json};
+use teamster_mcp::catalogue::{Catalogue, Entry, Set};
+
+use super::{connect_to_hub, print, say};
+use crate::client::Client;
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ToolArgs {
+    /// The tool and its flags; `teamster tool NAME --help` shows them
+    #[arg(value_name = "NAME [FLAGS]", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+pub(super) async fn run(data: &DataFiles, ToolArgs { words }: ToolArgs) -> anyhow::Result<()> {
+    let catalogue = Catalogue::new();
+    let name = match words.first().map(String::as_str) {
+        None | Some("--help" | "-h" | "help") => return print(&listed(&catalogue)),
+        Some(name) => name,
+    };
+    let Some(entry) = catalogue.find(None, name) else {
+        bail!("there is no tool {name:?}; `teamster tool` lists them");
+    };
+    // Wrong flags end the program here, with clap's own explanation.
+    let flags = command(entry).get_matches_from(&words);
+    let path = match flags.get_one::<String>("run") {
+        Some(run) => {
+            teamster_core::RunName::parse(run)?;
+            format!("/mcp/{}/{run}", entry.set)
+        }
+        None => format!("/mcp/{}", entry.set),
+    };
+    let key = flags.get_one::<String>("key").map(String::as_str);
+    let from_stdin = flags.get_one::<String>("json").is_some_and(|json| json == "-");
+    if from_stdin {
+        return many(data, entry, &path).await;
+    }
+    let arguments = match flags.get_one::<String>("json") {
+        Some(json) => serde_json::from_str(json).context("--json is not JSON")?,
+        None => Value::Object(arguments(entry, &flags)?),
+    };
+    let mut client = connect_to_hub(data).await?;
+    let (text, is_error) = client.call_tool(&path, entry.name, &arguments, key).await?;
+    if is_error {
+        say(&text);
+        return Err(super::Refused.into());
+    }
+    print(&text)
+}
+
+/// Makes a call for each line of stdin and prints an answer for each.
+async fn many(data: &DataFiles, entry: &Entry, path: &str) -> anyhow::Result<()> {
+    let mut client: Client = connect_to_hub(data).await?;
+    let mut all_well = true;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (text, is_error) = match serde_json::from_str(&line) {
+            Ok(arguments) => client.call_tool(path, entry.name, &arguments, None).await?,
+            Err(error) => (format!("the line is not JSON: {error}"), true),
+        };
+        all_well &= !is_error;
+        print(&json!({"text": text, "isError": is_error}).to_string())?;
+    }
+    if all_well { Ok(()) } else { Err(super::Refused.into()) }
+}
+
+fn listed(catalogue: &Catalogue) -> String {
+    let mut lines = Vec::new();
+    for set in Set::ALL {
+        lines.push(format!("{set}:"));
+        for entry in catalogue.entries().iter().filter(|entry| entry.set == set) {
+            let first =
+                entry.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
+            lines.push(format!("  {:<18} {first}", entry.name));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Makes a command of a tool.
+fn command(entry: &Entry) -> Command {
+    let about = entry.description.clone();
+    let mut command = Command::new(entry.name)
+        .bin_name(format!("teamster tool {}", entry.name))
+        .about(about)
+        .styles(Styles::styled())
+        .arg(
+            flag("json")
+                .value_name("JSON")
+                .help("All arguments as one JSON object; `-` makes a call of each line of stdin"),
+        )
+        .arg(
+            flag("key")
+                .value_name("KEY")
+                .help("A call repeated with the same key gets its first answer"),
+        );
+    if entry.set == Set::Session {
+        command = command
+            .arg(flag("run").value_name("RUN").help("The run it is about [default: default]"));
+    }
+    for (name, schema) in properties(entry) {
+        let mut arg = flag(name).value_name(kind(schema).to_uppercase());
+        if name.contains('_') {
+            arg = arg.visible_alias(name.replace('_', "-"));
+        }
+        if let Some(help) = schema["description"].as_str() {
+            arg = arg.help(help.to_owned());
+        }
+        if is_required(entry, name) {
+            arg = arg.required_unless_present("json");
+        }
+        arg = match kind(schema) {
+            "boolean" => {
+                arg.num_args(0..=1).default_missing_value("true").value_parser(["true", "false"])
+            }
+            "array" => arg
+                .action(ArgAction::Append)
+                .help("As JSON, or just the text; repeat the flag for more"),
+            _ => arg,
+        };
+        command = command.arg(arg);
+    }
+    command
+}
+
+fn flag(name: &str) -> Arg {
+    Arg::new(name.to_owned()).long(name.to_owned())
+}
+
+fn properties(entry: &Entry) -> impl Iterator<Item = (&String, &Value)> {
+    entry.schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn is_required(entry: &Entry, name: &str) -> bool {
+    let required = entry.schema.get("required").and_then(Value::as_array);
+    required.is_some_and(|required| required.iter().any(|required| required == name))
+}
+
+fn kind(schema: &Value) -> &str {
+    schema["type"].as_str().unwrap_or("json")
+}
+
+/// Makes a tool's arguments of its flags.
+fn arguments(entry: &Entry, flags: &ArgMatches) -> anyhow::Result<Map<String, Value>> {
+    let mut arguments = Map::new();
+    for (name, schema) in properties(entry) {
+        let mut given = flags.get_many::<String>(name).into_iter().flatten().peekable();
+        if given.peek().is_none() {
+            continue;
+        }
+        let values = given.map(|text| value(text, schema)).collect::<anyhow::Result<Vec<Value>>>();
+        let values = values.with_context(|| format!("--{name} is wrong"))?;
+        let value = match (kind(schema), values.into_iter()) {
+            // `--tasks '[…]'` and `--tasks '{…}' --tasks '{…}'` mean the same.
+            ("array", values) => Value::Array(
+                values
+                    .flat_map(
+                        |value| if let Value::Array(values) = value { values } else { vec![value] },
+                    )
+                    .collect(),
+            ),
+            (_, mut values) => values.next_back().unwrap_or(Value::Null),
+        };
+        arguments.insert(name.clone(), value);
+    }
+    Ok(arguments)
+}
+
+fn value(text: &str, schema: &Value) -> anyhow::Result<Value> {
+    Ok(match kind(schema) {
+        "string" => text.into(),
+        "boolean" => (text == "true").into(),
+        "integer" => {
+            text.parse::<i64>().with_context(|| format!("{text:?} is not a whole number"))?.into()
+        }
+        "array" => match (serde_json::from_str(text), only_text(&schema["items"])) {
+            (Ok(value @ (Value::Array(_) | Value::Object(_))), _) => value,
+            (_, Some(field)) => json!({field: text}),
+            (_, None) => bail!("{text:?} is not JSON"),
+        },
+        _ => serde_json::from_str(text).with_context(|| format!("{text:?} is not JSON"))?,
+    })
+}
+
+/// Returns the one text that an item of an array needs, if that is all it needs.
+fn only_text(item: &Value) -> Option<&str> {
+    match item["required"].as_array()?.as_slice() {
+        [only] => only.as_str().filter(|name| item["properties"][name]["type"] == "string"),
+        _ => None,
+    }
+}

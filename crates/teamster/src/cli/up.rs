@@ -1,0 +1,214 @@
+//! `teamster up`: start the hub, here or in the background.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{print, say};
+use crate::client::Client;
+use crate::clock::{Clock, SystemClock};
+use crate::config::{self, DataFiles};
+use crate::project::Project;
+use crate::serve::{self, Ready, Settings};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct UpArgs {
+    /// Run in the background; its messages go to <data>/hub.log
+    #[arg(short, long)]
+    detach: bool,
+
+    /// The project directory [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Where to listen; the port is remembered [default: a free port on 127.0.0.1]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// How `--detach` starts the hub itself
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+/// What the hub in the background says to whoever started it, once it is ready.
+const READY: &str = "ready";
+
+pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
+    let directory = match &args.dir {
+        Some(dir) => std::fs::canonicalize(dir)
+            .with_context(|| format!("there is no directory {}", dir.display()))?,
+        None => {
+            std::env::current_dir().context("the current directory is gone; name one with --dir")?
+        }
+    };
+    if !directory.is_dir() {
+        bail!(
+            "{} is not a directory; name the project's directory with --dir",
+            directory.display()
+        );
+    }
+    if let Some(client) = super::wait_for(Client::connect_if_running(&data))? {
+        let running = format!(
+            "a hub is running for {} already: {}, pid {}",
+            data.directory().display(),
+            client.hub.url,
+            client.hub.pid
+        );
+        if args.detach {
+            say(&running);
+            return Ok(());
+        }
+        bail!("{running}; see `teamster status`, or stop it with `teamster down`");
+    }
+    if args.detach {
+        return detach(&data, &directory, &args);
+    }
+    let settings = Settings {
+        data: data.clone(),
+        project: Project::new(directory),
+        project_named: args.dir.is_some(),
+        listen: args.listen,
+    };
+    if args.in_background {
+        // From now on the terminal that started us may close.
+        let _ = rustix::process::setsid();
+    }
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_env_filter(config::log_filter())
+        .init();
+    let ready = move |ready: &Ready| {
+        let told = if args.in_background { print(READY) } else { print(&banner(ready)) };
+        if let Err(error) = told {
+            tracing::debug!(%error, "nobody reads that the hub is ready");
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let shutdown = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hang_up.recv() => {}
+            }
+        };
+        serve::run(settings, shutdown, progress(), ready).await
+    })
+}
+
+/// Says how far starting has come, if it takes longer than a second.
+fn progress() -> impl FnMut(u64, u64) {
+    let mut said_at = SystemClock.now();
+    move |done, all| {
+        let now = SystemClock.now();
+        if now.0 - said_at.0 >= 1_000 {
+            said_at = now;
+            say(&format!("reading the log: {done} of {all} commits"));
+        }
+    }
+}
+
+fn banner(ready: &Ready) -> String {
+    let Ready { file, agent_token, data } = ready;
+    let url = format!("{}/mcp", file.url);
+    format!(
+        "teamster is up: {}\n\
+         data:           {}\n\n\
+         Connect an agent (claude, codex, gemini, opencode, goose), each under its own name:\n  \
+         teamster connect claude --write\n\n\
+         Or paste into Claude Code's shell:\n  \
+         claude mcp add --scope user --transport http teamster {url} --header \"Authorization: Bearer {agent_token}\"\n\n\
+         Or into any MCP client's configuration:\n  \
+         {{\"mcpServers\":{{\"teamster\":{{\"type\":\"http\",\"url\":\"{url}\",\"headers\":{{\"Authorization\":\"Bearer {agent_token}\"}}}}}}}}\n\n\
+         Stop with Ctrl-C.",
+        file.url,
+        data.display()
+    )
+}
+
+/// How long the hub may take to say that it is ready before we say what we are waiting for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Starts the hub in the background and returns when it is ready, or says why it is not.
+fn detach(data: &DataFiles, directory: &std::path::Path, args: &UpArgs) -> anyhow::Result<()> {
+    make_private_directory(data.directory())?;
+    let log_path = data.hub_log();
+    let log =
+        open_log(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+    let mut command = background_command(directory)?;
+    command.arg("--data").arg(data.directory()).args(["up", "--in-background"]);
+    if args.dir.is_some() {
+        command.arg("--dir").arg(directory);
+    }
+    if let Some(listen) = args.listen {
+        command.args(["--listen", &listen.to_string()]);
+    }
+    let start = log.metadata()?.len();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .context("cannot start the hub")?;
+    let stdout = child.stdout.take().context("the hub has no stdout")?;
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        // An empty line is the end: the hub ended before it was ready.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+        let _ = tell.send(line);
+    });
+    let line = told.recv_timeout(PATIENCE).or_else(|_| {
+        say("waiting for the hub to read its log …");
+        told.recv()
+    })?;
+    if line.trim() == READY {
+        let hub =
+            crate::client::HubFile::read(data)?.context("the hub is ready but left no hub.json")?;
+        say(&format!(
+            "teamster is up: {} (pid {}, messages in {})",
+            hub.url,
+            hub.pid,
+            log_path.display()
+        ));
+        say(
+            "connect an agent with `teamster connect claude --write` (or codex, gemini, opencode, goose)",
+        );
+        return Ok(());
+    }
+    let _ = child.wait();
+    let said = std::fs::read(&log_path).unwrap_or_default();
+    let said = said.get(usize::try_from(start).unwrap_or(0)..).unwrap_or_default();
+    let said = String::from_utf8_lossy(said);
+    bail!("the hub did not start: {}", said.trim().trim_start_matches("error: "))
+}
+
+fn make_private_directory(directory: &std::path::Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.with_context(|| format!("cannot make {}", directory.display()))
+}
+
+fn open_log(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the hub is ourselves: same environment, and it outlives us"
+)]
+fn background_command(directory: &std::path::Path) -> anyhow::Result<std::process::Command> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    command.current_dir(directory);
+    Ok(command)
+}

@@ -1,0 +1,192 @@
+//! The command line's way to a running hub: plain HTTP on loopback, one connection.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use crate::config::DataFiles;
+use crate::tasks;
+
+/// What `<data>/hub.json` says about the running hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubFile {
+    pub url: String,
+    pub pid: u32,
+    pub token_file: PathBuf,
+    pub version: String,
+}
+
+impl HubFile {
+    /// Reads the file, if there is one.
+    pub fn read(data: &DataFiles) -> anyhow::Result<Option<Self>> {
+        let path = data.hub();
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let file = serde_json::from_slice(&bytes);
+                file.map(Some).with_context(|| {
+                    format!("{} is not what a hub writes; remove it", path.display())
+                })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+}
+
+/// A connection to the hub, as the operator.
+pub struct Client {
+    pub hub: HubFile,
+    authority: String,
+    token: String,
+    connection: SendRequest<Full<Bytes>>,
+}
+
+/// The revision of MCP that the command line speaks.
+const MCP_REVISION: &str = "2026-07-28";
+
+impl Client {
+    /// Connects to the hub of this data directory.
+    pub async fn connect(data: &DataFiles) -> anyhow::Result<Self> {
+        match Self::connect_if_running(data).await? {
+            Some(client) => Ok(client),
+            None => bail!(
+                "no hub is running for {}; start it with `teamster up -d`",
+                data.directory().display()
+            ),
+        }
+    }
+
+    /// Connects to the hub of this data directory, if there is one.
+    pub async fn connect_if_running(data: &DataFiles) -> anyhow::Result<Option<Self>> {
+        let Some(hub) = HubFile::read(data)? else { return Ok(None) };
+        let authority = hub.url.trim_start_matches("http://").to_owned();
+        // A hub that was killed leaves its file behind; then nobody listens.
+        let Ok(stream) = TcpStream::connect(&authority).await else { return Ok(None) };
+        stream.set_nodelay(true)?;
+        let token = read_token(&hub.token_file)?;
+        let (connection, driver) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tasks::spawn("talk to the hub", async move {
+            // The end of the connection shows in the request that needed it.
+            let _ = driver.await;
+        });
+        Ok(Some(Self { hub, authority, token, connection }))
+    }
+
+    /// Says so if the hub is of another version than this program.
+    pub fn version_difference(&self) -> Option<String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        let theirs = &self.hub.version;
+        (theirs != ours).then(|| {
+            format!("the hub runs version {theirs}, this is {ours}; restart it with `teamster down` and `teamster up -d`")
+        })
+    }
+
+    /// Sends a request and returns the JSON it was answered with; a refusal is an error.
+    pub async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let (status, answer) = self.exchange(method, path, &[], body).await?;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        match answer.get("error").and_then(Value::as_str) {
+            Some(message) => bail!("{message}"),
+            None => bail!("the hub answered {status}"),
+        }
+    }
+
+    pub async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub async fn post(&mut self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// Calls a tool at one of the hub's MCP paths, the way any MCP client does. Returns its text and whether it failed.
+    pub async fn call_tool(
+        &mut self,
+        path: &str,
+        name: &str,
+        arguments: &Value,
+        key: Option<&str>,
+    ) -> anyhow::Result<(String, bool)> {
+        let mut meta = json!({
+            "io.modelcontextprotocol/protocolVersion": MCP_REVISION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "teamster", "version": env!("CARGO_PKG_VERSION")},
+        });
+        if let (Some(meta), Some(key)) = (meta.as_object_mut(), key) {
+            meta.insert("teamster/key".into(), key.into());
+        }
+        let call = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": {"name": name, "arguments": arguments, "_meta": meta},
+        });
+        let headers = [
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", MCP_REVISION),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", name),
+        ];
+        let (status, answer) = self.exchange(Method::POST, path, &headers, Some(&call)).await?;
+        if let Some(text) = answer.pointer("/result/content/0/text").and_then(Value::as_str) {
+            let is_error =
+                answer.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false);
+            return Ok((text.to_owned(), is_error));
+        }
+        let message =
+            answer.pointer("/error/message").or(answer.get("error")).and_then(Value::as_str);
+        bail!("{}", message.map_or_else(|| format!("the hub answered {status}"), str::to_owned))
+    }
+
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.authority)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.connection.ready().await.context("the hub closed the connection")?;
+        let response = self.connection.send_request(request.body(Full::new(body))?).await;
+        let response = response.context("the hub closed the connection")?;
+        let status = response.status();
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .context("the hub's answer was cut off")?
+            .to_bytes();
+        let answer = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
+        Ok((status, answer))
+    }
+}
+
+/// Reads a token's secret from its file.
+pub fn read_token(path: &Path) -> anyhow::Result<String> {
+    let secret = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the token in {}", path.display()))?;
+    Ok(secret.trim().to_owned())
+}

@@ -1,0 +1,41 @@
+//! The only place that reads the time. Everything else is given it, so that tests can give another.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use teamster_core::Timestamp;
+
+/// Tells the time and waits for it.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+
+    /// Returns when the clock shows `at` or later.
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+/// A timer does not sleep longer than this at once: the machine's clock can be set forward meanwhile.
+const NAP_MAX: Duration = Duration::from_secs(60 * 60);
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+    fn now(&self) -> Timestamp {
+        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Timestamp(
+            since_epoch.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        let clock = *self;
+        Box::pin(async move {
+            while clock.now() < at {
+                let left = Duration::from_millis(u64::try_from(at.0 - clock.now().0).unwrap_or(0));
+                tokio::time::sleep(left.min(NAP_MAX)).await;
+            }
+        })
+    }
+}

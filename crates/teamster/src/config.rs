@@ -1,0 +1,145 @@
+//! Where things are. The only place that reads environment variables.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// Which workspace a command is about.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Place {
+    /// The workspace: one log, with its own hub
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "TEAMSTER_WORKSPACE",
+        default_value = "default"
+    )]
+    pub workspace: String,
+
+    /// The directory that holds the workspace's data, instead of the user's state directory
+    #[arg(long, global = true, value_name = "DIR", env = "TEAMSTER_DATA")]
+    pub data: Option<PathBuf>,
+}
+
+impl Place {
+    /// Returns the data directory.
+    pub fn data_directory(&self) -> anyhow::Result<PathBuf> {
+        if let Some(data) = &self.data {
+            return std::path::absolute(data)
+                .with_context(|| format!("cannot use {} as a directory", data.display()));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let fits = !self.workspace.is_empty()
+            && self.workspace.len() <= 64
+            && self.workspace.chars().all(plain);
+        if !fits {
+            bail!(
+                "the workspace {:?} is not a valid name; use 1 to 64 letters, digits, `_` or `-`",
+                self.workspace
+            );
+        }
+        Ok(state_home()?.join("teamster").join(&self.workspace))
+    }
+}
+
+/// Returns where the user's programs keep their state.
+fn state_home() -> anyhow::Result<PathBuf> {
+    match variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        Some(state) => Ok(state),
+        None => Ok(home()?.join(".local").join("state")),
+    }
+}
+
+/// Returns the user's home directory.
+pub fn home() -> anyhow::Result<PathBuf> {
+    let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.context("HOME is not set, so there is no place for data; name one with --data DIR")
+}
+
+/// Returns where the user's programs keep their configuration.
+pub fn config_home() -> anyhow::Result<PathBuf> {
+    match variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()) {
+        Some(config) => Ok(config),
+        None => Ok(home()?.join(".config")),
+    }
+}
+
+/// Returns what to log, in the words of `tracing_subscriber`.
+pub fn log_filter() -> String {
+    variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,teamster=info".into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The files in a data directory that the shell keeps beside the log.
+#[derive(Debug, Clone)]
+pub struct DataFiles(PathBuf);
+
+impl DataFiles {
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        Self(data.into())
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
+    /// Tells programs about the running hub.
+    pub fn hub(&self) -> PathBuf {
+        self.0.join("hub.json")
+    }
+
+    /// The operator's token.
+    pub fn operator_token(&self) -> PathBuf {
+        self.0.join("operator.token")
+    }
+
+    /// The token of whatever connects with the line that `up` prints.
+    pub fn agent_token(&self) -> PathBuf {
+        self.0.join("agent.token")
+    }
+
+    /// Where the hub listens, remembered so that installed configurations survive restarts.
+    pub fn address(&self) -> PathBuf {
+        self.0.join("address")
+    }
+
+    /// What a hub in the background says.
+    pub fn hub_log(&self) -> PathBuf {
+        self.0.join("hub.log")
+    }
+
+    /// Held by the hub that writes this directory.
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+}
+
+/// Writes a file that only its owner may read, in one step: whoever opens it finds all of it or what was there before.
+pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let doing = || format!("cannot write {}", path.display());
+    let directory = path.parent().with_context(doing)?;
+    let name = path.file_name().with_context(doing)?.to_string_lossy().into_owned();
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        std::fs::File::open(directory)?.sync_all()
+    };
+    write().with_context(doing).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
+}

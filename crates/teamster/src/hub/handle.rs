@@ -1,0 +1,88 @@
+//! What everything outside the loop holds of the hub.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use teamster_core::key::Key;
+use teamster_core::topic::Topic;
+use teamster_core::{Caller, Command, State};
+use teamster_mcp::Hub;
+use teamster_mcp::hub::{Done, Failure, Watch};
+use tokio::sync::{mpsc, oneshot};
+
+use super::decider::{Input, Submission};
+use super::waiters::Waiters;
+use crate::project::Project;
+
+/// A cheap-to-clone way to read the published state and to submit commands.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) project: Arc<Project>,
+}
+
+/// What the loop publishes.
+pub(super) struct Shared {
+    pub(super) published: ArcSwap<State>,
+    pub(super) waiters: Waiters,
+}
+
+impl Handle {
+    /// Returns the newest state that can no longer be lost. Never waits, never locks.
+    pub fn state(&self) -> Arc<State> {
+        self.shared.published.load_full()
+    }
+
+    /// Decides a command and makes what it causes durable. Once this is called the command may be carried out even if
+    /// nobody waits for the answer any more.
+    pub async fn submit(
+        &self,
+        caller: Caller,
+        command: Command,
+        key: Option<Key>,
+    ) -> Result<Done, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let submission = Submission { caller, command, key, answer };
+        let stopped = || {
+            Failure::Unavailable("the hub is stopping; start it again and repeat the call".into())
+        };
+        self.inputs.send(Input::Submit(submission)).await.map_err(|_| stopped())?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Asks the loop to finish what it has and end.
+    pub async fn shut_down(&self) {
+        // If the loop has ended already, there is nothing left to ask for.
+        let _ = self.inputs.send(Input::ShutDown).await;
+    }
+
+    /// Returns how often somebody who waited was woken.
+    pub fn n_wakes(&self) -> usize {
+        self.shared.waiters.n_wakes()
+    }
+}
+
+impl Hub for Handle {
+    fn state(&self) -> Arc<State> {
+        Self::state(self)
+    }
+
+    fn submit(
+        &self,
+        caller: Caller,
+        command: Command,
+        key: Option<Key>,
+    ) -> BoxFuture<'_, Result<Done, Failure>> {
+        Box::pin(Self::submit(self, caller, command, key))
+    }
+
+    fn watch(&self, topic: &Topic) -> Watch {
+        self.shared.waiters.watch(topic)
+    }
+
+    fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.project.commit())
+    }
+}

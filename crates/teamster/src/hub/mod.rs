@@ -1,0 +1,12 @@
+//! The hub: one loop that decides, and the handle by which everything else reaches it.
+
+mod decider;
+mod fair;
+mod handle;
+mod open;
+mod waiters;
+
+pub use decider::{Ended, Input, Snapshots, Submission};
+pub use fair::WAITING_MAX;
+pub use handle::Handle;
+pub use open::{OpenError, Opened, Parts, start};

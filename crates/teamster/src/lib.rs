@@ -1,0 +1,12 @@
+//! The shell around the core: command line, configuration, the hub's loop, and what it serves.
+
+pub mod api;
+pub mod cli;
+pub mod client;
+pub mod clock;
+pub mod config;
+pub mod hub;
+pub mod project;
+pub mod secret;
+pub mod serve;
+pub mod tasks;

@@ -1,0 +1,43 @@
+//! The project directory the hub was started in.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use teamster_agents::process;
+
+/// The directory that `teamster up` was given.
+#[derive(Debug, Clone)]
+pub struct Project {
+    directory: PathBuf,
+}
+
+/// git answers in milliseconds; a repository on a dead network disk must not hold a call up.
+const GIT_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Project {
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns what the project is called: its directory's name.
+    pub fn name(&self) -> String {
+        self.directory
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Returns the short hash of the current commit, if this is a git repository with one and git is installed.
+    pub async fn commit(&self) -> Option<String> {
+        let git = process::command("git", &self.directory)
+            .args(["rev-parse", "--short", "HEAD"])
+            .output();
+        let output = tokio::time::timeout(GIT_PATIENCE, git).await.ok()?.ok()?;
+        let hash = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (output.status.success() && !hash.is_empty()).then_some(hash)
+    }
+}

@@ -1,0 +1,213 @@
+//! A running hub: the log, the loop, the door, and an orderly end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::serve::ListenerExt;
+use teamster_core::grant::{Grant, Grants};
+use teamster_core::token::{self, Kind, NewToken};
+use teamster_core::{Caller, Command, PrincipalName, yak};
+use teamster_log::{Log, Options};
+use teamster_mcp::door::http as door;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::api::{self, Api};
+use crate::client::HubFile;
+use crate::clock::SystemClock;
+use crate::config::{DataFiles, write_private};
+use crate::hub::{self, Handle, Opened, Parts, Snapshots};
+use crate::project::Project;
+use crate::{secret, tasks};
+
+/// How long connections may take to finish when the hub ends.
+const DOORS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a hub is started with.
+#[derive(Debug)]
+pub struct Settings {
+    pub data: DataFiles,
+    pub project: Project,
+    /// Whether the person named the project; then new yaks are called after it from now on.
+    pub project_named: bool,
+    pub listen: Option<SocketAddr>,
+}
+
+/// What a ready hub tells whoever started it.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    pub file: HubFile,
+    pub agent_token: String,
+    pub data: PathBuf,
+}
+
+/// Runs a hub until it is asked to stop. `ready` is called once it can be called; `progress` while it is starting.
+pub async fn run(
+    settings: Settings,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+    progress: impl FnMut(u64, u64),
+    ready: impl FnOnce(&Ready),
+) -> anyhow::Result<()> {
+    let Settings { data, project, project_named, listen } = settings;
+    let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
+    let listener = bind(&data, listen).await?;
+    let address = listener.local_addr()?;
+
+    let clock = Arc::new(SystemClock);
+    let name = project.name();
+    let parts = Parts {
+        log: log.clone(),
+        clock: clock.clone(),
+        random: secret::system_random(),
+        project,
+        snapshots: Snapshots::USUAL,
+    };
+    let Opened { handle, run } = hub::start(parts, progress).await?;
+    let (loop_ended, mut loop_end) = watch::channel(None);
+    tasks::spawn("decide", async move {
+        let outcome = run.await.map_err(|error| format!("{:#}", anyhow::Error::from(error)));
+        let _ = loop_ended.send(Some(outcome));
+    });
+
+    let file = prepare(&handle, &data, address, (&name, project_named)).await?;
+    let (stop, mut stopped) = watch::channel(false);
+    let served = door::Served::new(
+        Arc::new(handle.clone()),
+        secret::hash,
+        Arc::new(|name, task| {
+            tasks::spawn(name, task);
+        }),
+    );
+    let streams = served.streams_end();
+    let api = api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone() });
+    let router = door::router(served, api, address.port());
+    // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::warn!(%error, "cannot set TCP_NODELAY");
+        }
+    });
+    let mut closing = stopped.clone();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+        // An error means that nobody can stop us any more, so stop.
+        let _ = closing.wait_for(|stop| *stop).await;
+    });
+    let (door_ended, door_end) = watch::channel(false);
+    tasks::spawn("serve HTTP", async move {
+        if let Err(error) = server.await {
+            tracing::error!(%error, "the HTTP door failed");
+        }
+        let _ = door_ended.send(true);
+    });
+
+    write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;
+    let agent_token = crate::client::read_token(&data.agent_token())?;
+    ready(&Ready { file, agent_token, data: data.directory().to_owned() });
+
+    tokio::select! {
+        () = shutdown => tracing::info!("stopping: asked by a signal"),
+        _ = stopped.wait_for(|stop| *stop) => tracing::info!("stopping: asked by the operator"),
+        _ = loop_end.wait_for(Option::is_some) => tracing::error!("stopping: the loop ended"),
+    }
+    // First the doors, then the loop, then the log, so that every call that was let in is answered.
+    let _ = stop.send(true);
+    streams.cancel();
+    let mut door_end = door_end;
+    if tokio::time::timeout(DOORS_PATIENCE, door_end.wait_for(|ended| *ended)).await.is_err() {
+        tracing::warn!("some connections did not end in time and were cut");
+    }
+    handle.shut_down().await;
+    let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+    if let Err(error) = std::fs::remove_file(data.hub()) {
+        tracing::warn!(%error, "cannot remove {}", data.hub().display());
+    }
+    match outcome {
+        Some(Err(why)) => bail!("the hub had to stop: {why}"),
+        Some(Ok(())) | None => Ok(()),
+    }
+}
+
+/// Binds where the hub listened before, unless told otherwise; the first time, any free port.
+async fn bind(data: &DataFiles, asked: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
+    let remembered = std::fs::read_to_string(data.address())
+        .ok()
+        .and_then(|text| text.trim().parse::<SocketAddr>().ok());
+    let address = asked.or(remembered).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+    if !address.ip().is_loopback() {
+        bail!(
+            "{address} is not a loopback address; this version serves only this machine, so use 127.0.0.1:{}",
+            address.port()
+        );
+    }
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        let other = if asked.is_none() {
+            "; connected agents expect the hub there, so free it, or move with --listen 127.0.0.1:0"
+        } else {
+            ""
+        };
+        format!("cannot listen on {address}{other}")
+    })?;
+    write_private(&data.address(), format!("{}\n", listener.local_addr()?).as_bytes())?;
+    Ok(listener)
+}
+
+/// Makes sure that the operator and the default agent have tokens and that new yaks have a name.
+async fn prepare(
+    hub: &Handle,
+    data: &DataFiles,
+    address: SocketAddr,
+    (project, named): (&str, bool),
+) -> anyhow::Result<HubFile> {
+    let version = env!("CARGO_PKG_VERSION");
+    let start = teamster_core::hub::Command::Start { version: version.into() };
+    hub.submit(Caller::hub(), Command::Hub(start), None).await?;
+    let operator = PrincipalName::parse("operator")?;
+    ensure_token(hub, &data.operator_token(), operator, Kind::Operator, Grants::everything())
+        .await?;
+    let agent = PrincipalName::parse("agent")?;
+    let grants = Grants::new([Grant::Full, Grant::Main]);
+    ensure_token(hub, &data.agent_token(), agent, Kind::Agent, grants).await?;
+    if named || hub.state().yaks.prefix().is_none() {
+        let prefix = yak::Command::SetPrefix { prefix: project.to_owned() };
+        hub.submit(Caller::hub(), Command::Yak(prefix), None).await?;
+    }
+    Ok(HubFile {
+        url: format!("http://{address}"),
+        pid: std::process::id(),
+        token_file: data.operator_token(),
+        version: version.into(),
+    })
+}
+
+/// Makes a token, unless the file holds the secret of a live one. The file is written first: a token in the log that
+/// nobody holds is harmless and is replaced the next time.
+async fn ensure_token(
+    hub: &Handle,
+    file: &std::path::Path,
+    principal: PrincipalName,
+    kind: Kind,
+    grants: Grants,
+) -> anyhow::Result<()> {
+    if let Ok(secret) = crate::client::read_token(file)
+        && hub.state().tokens.by_secret(&secret::hash(&secret)).is_some()
+    {
+        return Ok(());
+    }
+    let secret = secret::new_secret()?;
+    write_private(file, format!("{secret}\n").as_bytes())?;
+    let new = NewToken {
+        principal,
+        kind,
+        secret: secret::hash(&secret),
+        grants,
+        run: None,
+        team: None,
+        expires_at: None,
+    };
+    hub.submit(Caller::hub(), Command::Token(token::Command::Create { new, replace: true }), None)
+        .await?;
+    Ok(())
+}
