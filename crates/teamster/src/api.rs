@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use axum::{Extension, Router};
+use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -93,11 +93,33 @@ impl From<teamster_log::Error> for Problem {
     }
 }
 
+impl From<JsonRejection> for Problem {
+    fn from(wrong: JsonRejection) -> Self {
+        Self(wrong.status(), wrong.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(wrong: PathRejection) -> Self {
+        Self(wrong.status(), wrong.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(wrong: QueryRejection) -> Self {
+        Self(wrong.status(), wrong.body_text())
+    }
+}
+
 fn bad(message: impl ToString) -> Problem {
     Problem(StatusCode::BAD_REQUEST, message.to_string())
 }
 
 type Answer = Result<Json<Value>, Problem>;
+
+/// What a request brings, or what is wrong with it; its handler says that as [`Problem`]s are said.
+type Given<T> = Result<Json<T>, JsonRejection>;
+type InPath = Result<Path<String>, PathRejection>;
 
 async fn submit(api: &Api, token: &Token, command: Command) -> Result<Done, Problem> {
     Ok(api.hub.submit(Caller::of(token), command, None).await?)
@@ -150,8 +172,9 @@ struct CreateToken {
 async fn create_token(
     State(api): State<Api>,
     Extension(token): Extension<Arc<Token>>,
-    Json(asked): Json<CreateToken>,
+    asked: Given<CreateToken>,
 ) -> Answer {
+    let Json(asked) = asked?;
     let secret = secret::new_secret()
         .map_err(|error| Problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let name =
@@ -212,9 +235,10 @@ fn grants(words: &[String]) -> Result<Grants, Problem> {
 async fn grant_token(
     State(api): State<Api>,
     Extension(token): Extension<Arc<Token>>,
-    Path(which): Path<String>,
-    Json(words): Json<Vec<String>>,
+    which: InPath,
+    words: Given<Vec<String>>,
 ) -> Answer {
+    let (Path(which), Json(words)) = (which?, words?);
     let grants = grants(&words)?;
     let text = grants.to_string();
     submit(&api, &token, Command::Token(token::Command::Grant { which: which.clone(), grants }))
@@ -225,8 +249,9 @@ async fn grant_token(
 async fn revoke_token(
     State(api): State<Api>,
     Extension(token): Extension<Arc<Token>>,
-    Path(which): Path<String>,
+    which: InPath,
 ) -> Answer {
+    let Path(which) = which?;
     let done =
         submit(&api, &token, Command::Token(token::Command::Revoke { which: which.clone() }))
             .await?;
@@ -284,10 +309,8 @@ pub fn lines(
     Ok(lines)
 }
 
-async fn log(
-    State(api): State<Api>,
-    Query(LogQuery { after, wait_ms }): Query<LogQuery>,
-) -> Answer {
+async fn log(State(api): State<Api>, asked: Result<Query<LogQuery>, QueryRejection>) -> Answer {
+    let Query(LogQuery { after, wait_ms }) = asked?;
     let mut commits = api.log.read(after, LOG_PAGE).await?;
     if commits.is_empty() && wait_ms > 0 {
         let seq = api.hub.state().seq();
@@ -338,9 +361,10 @@ struct Labels {
 async fn label_yak(
     State(api): State<Api>,
     Extension(token): Extension<Arc<Token>>,
-    Path(id): Path<String>,
-    Json(Labels { add, remove }): Json<Labels>,
+    id: InPath,
+    labels: Given<Labels>,
 ) -> Answer {
+    let (Path(id), Json(Labels { add, remove })) = (id?, labels?);
     submit(&api, &token, Command::Yak(yak::Command::Label { yak: id.clone(), add, remove }))
         .await?;
     Ok(Json(json!({"labelled": id})))

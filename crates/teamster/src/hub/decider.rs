@@ -106,6 +106,8 @@ struct Batch {
 struct Answer {
     submission: Submission,
     outcome: Result<Arc<[Event]>, Failure>,
+    /// Whether the batch holds what this caller asked for, or only what its answer rests on.
+    in_batch: bool,
 }
 
 /// A batch on its way into the log.
@@ -226,14 +228,14 @@ impl Decider {
                 self.speculative.apply(&record);
                 let events = record.events.as_slice().into();
                 self.open.push(record);
-                self.open.answers.push(Answer { submission, outcome: Ok(events) });
+                self.open.answers.push(Answer { submission, outcome: Ok(events), in_batch: true });
                 return;
             }
             Ok(Decision::New(_)) => Ok(Arc::default()),
             Ok(Decision::Known(events)) => Ok(events),
             Err(refusal) => Err(Failure::Refused(refusal)),
         };
-        let answer = Answer { submission, outcome };
+        let answer = Answer { submission, outcome, in_batch: false };
         // The decision changed nothing, but it may rest on what is not durable yet: the newest unwritten batch.
         match &mut self.in_flight {
             _ if !self.open.records.is_empty() => self.open.answers.push(answer),
@@ -277,10 +279,14 @@ impl Decider {
             }
             Written::NotStored(why) => {
                 tracing::error!(commit = commit.number, why, "a batch was not stored");
-                for Answer { submission, .. } in batch.answers {
-                    let _ = submission.answer.send(Err(Failure::Unavailable(why.clone())));
-                }
                 self.start_over();
+                for Answer { submission, in_batch, .. } in batch.answers.into_iter().rev() {
+                    if in_batch {
+                        let _ = submission.answer.send(Err(Failure::Unavailable(why.clone())));
+                    } else {
+                        self.put_back(submission);
+                    }
+                }
             }
             Written::Overtaken => {
                 tracing::warn!(commit = commit.number, "another writer was faster; catching up");
@@ -306,9 +312,13 @@ impl Decider {
         self.speculative = State::clone(&self.shared.published.load());
         let open = std::mem::take(&mut self.open);
         for Answer { submission, .. } in open.answers.into_iter().rev() {
-            let principal = submission.caller.principal.clone();
-            self.queue.put_back(&principal, submission);
+            self.put_back(submission);
         }
+    }
+
+    fn put_back(&mut self, submission: Submission) {
+        let principal = submission.caller.principal.clone();
+        self.queue.put_back(&principal, submission);
     }
 
     /// Reads what another writer has appended.

@@ -10,16 +10,12 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use teamster::clock::Clock;
-use teamster::hub::{self, Handle, Opened, Parts, Snapshots};
-use teamster::project::Project;
+use teamster::hub::Handle;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::key::Key;
 use teamster_core::record::{Body, Record};
@@ -31,6 +27,8 @@ use teamster_log::memory::{Fate, Faults, Memory, Store};
 use teamster_log::{CommitId, Log};
 use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::watch;
+
+use crate::in_process::{self, Dice, Running, run_in_virtual_time};
 
 /// As many seeds as `cargo test` plays.
 const SEEDS: u64 = 2_000;
@@ -114,50 +112,6 @@ fn play(seed: u64, keys: Keys) -> Result<(), String> {
     run_in_virtual_time(World::new(seed, keys).play())
 }
 
-fn run_in_virtual_time<T>(play: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    runtime.block_on(play)
-}
-
-/// SplitMix64: small, and every seed gives another sequence.
-#[derive(Debug, Clone)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.roll() % n
-    }
-
-    fn millis(&mut self, below: u64) -> Duration {
-        Duration::from_millis(self.below(below))
-    }
-}
-
-/// Virtual time: as many milliseconds as the runtime says have passed.
-struct VirtualClock(tokio::time::Instant);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(i64::try_from(self.0.elapsed().as_millis()).expect("a simulation is short"))
-    }
-
-    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        let at = self.0 + Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
-        Box::pin(tokio::time::sleep_until(at))
-    }
-}
-
 /// What one seed plays in.
 #[derive(Clone)]
 struct World {
@@ -207,21 +161,11 @@ impl World {
 
     /// Opens the log as a start of the program would, and runs the loop until it is dropped.
     async fn start_hub(&self, n: u64) -> Result<Running, String> {
-        let log: Arc<dyn Log> = Arc::new(Memory::with_faults(&self.store, &self.faults));
-        let mut dice = self.dice(1_000 + n);
         // Snapshots are made on another thread, whose moment no seed decides: some seeds only.
-        let every = if self.seed % 10 == 9 { 5 } else { u64::MAX };
-        let parts = Parts {
-            log,
-            clock: Arc::new(VirtualClock(tokio::time::Instant::now())),
-            random: Box::new(move || dice.roll()),
-            project: Project::new(Path::new("/nowhere")),
-            snapshots: Snapshots { every, at_end: u64::MAX },
-        };
-        let Opened { handle, run } =
-            hub::start(parts, |_, _| ()).await.map_err(|error| format!("cannot start: {error}"))?;
-        let task = tokio::spawn(async move { run.await.map_err(|error| error.to_string()) });
-        let running = Running { handle, task: Arc::new(AbortOnDrop(task.abort_handle())) };
+        let snapshot_every = if self.seed % 10 == 9 { 5 } else { u64::MAX };
+        let running =
+            in_process::start(&self.store, &self.faults, self.dice(1_000 + n), snapshot_every)
+                .await?;
         // Nobody is served before the hub's own first commit: nothing that an earlier hub had sent can come after it.
         let start = || Command::Hub(teamster_core::hub::Command::Start { version: n.to_string() });
         for _ in 0..100 {
@@ -267,13 +211,8 @@ impl World {
                         prefix: format!("p{}", dice.below(100)).into(),
                     });
                     let by = PrincipalName::hub();
-                    let record = Record {
-                        at: Timestamp(0),
-                        by,
-                        token: None,
-                        key: None,
-                        events: vec![event],
-                    };
+                    let record =
+                        Record { at: FOREIGN, by, token: None, key: None, events: vec![event] };
                     let id = CommitId(u128::from(dice.roll()).to_le_bytes());
                     Fate::ForeignFirst { id, body: Body::new(first, vec![record]).encode() }
                 }
@@ -290,7 +229,7 @@ impl World {
         let mut dice = self.dice(3);
         for n in 1.. {
             tokio::time::sleep(Duration::from_millis(5) + dice.millis(200)).await;
-            hubs.borrow().task.0.abort();
+            hubs.borrow().crash();
             // Between the crash and the next start, what was sent last may still arrive.
             tokio::time::sleep(dice.millis(3)).await;
             match self.start_hub(n).await {
@@ -385,13 +324,10 @@ impl World {
 
     /// What is acknowledged must be stored at that moment, not a moment later.
     async fn check_durable(&self, mark: &str, done: &Done) -> Result<(), String> {
-        let mut state = State::default();
         let mut stored = false;
         for commit in self.commits().await {
-            for record in Body::decode(&commit.body).map_err(|error| error.to_string())?.records {
-                stored |= *record.events == *done.events;
-                state.apply(&record);
-            }
+            let body = Body::decode(&commit.body).map_err(|error| error.to_string())?;
+            stored |= body.records.iter().any(|record| *record.events == *done.events);
         }
         if stored { Ok(()) } else { Err(format!("{mark} was acknowledged before it was stored")) }
     }
@@ -521,19 +457,4 @@ fn same_answer(
 
 fn name(client: u64) -> PrincipalName {
     PrincipalName::parse(&format!("client-{client}")).expect("a name")
-}
-
-/// A hub that ends when nobody holds it any more.
-#[derive(Clone)]
-struct Running {
-    handle: Handle,
-    task: Arc<AbortOnDrop>,
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
