@@ -110,3 +110,6 @@ impl Event {
         crate::Summary::new("done", format!("iteration {iteration}: {first_line}"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,3 +208,6 @@ impl Event {
         Summary::new("note", format!("{id} ({kind}): {first_line}"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -220,3 +220,6 @@ impl Event {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,10 @@ use expect_test::Expect;
 use crate::grant::{Grant, Grants};
 
 use crate::token::{self, Kind, NewToken, SecretHash};
-use crate::{Caller, Command, Context, Decision, Event, PrincipalName, Record, State, Timestamp};
+use crate::{
+    Caller, Command, Context, Decision, Event, PrincipalName, Record, RunName, State, Timestamp,
+    item, run,
+};
 
 /// Gives commands one after the other and remembers the state they lead to.
 pub(crate) struct Given {
@@ -99,4 +102,47 @@ pub(crate) fn check(history: Vec<(&str, Command)>, who: &str, command: Command, 
         Some(&given.state),
         "a snapshot keeps everything"
     );
+}
+
+/// Something asked of the default run's items.
+pub(crate) fn item(command: item::Command) -> Command {
+    in_run(run::Command::Item(command))
+}
+
+/// Something asked of the default run.
+pub(crate) fn in_run(what: run::Command) -> Command {
+    Command::Run { run: RunName::default_run(), what }
+}
+
+pub(crate) fn add(contents: &[&str]) -> Command {
+    let new =
+        |content: &&str| item::NewItem { content: (*content).into(), status: None, priority: None };
+    item(item::Command::Add(contents.iter().map(new).collect()))
+}
+
+pub(crate) fn add_one(
+    content: &str,
+    status: Option<item::Status>,
+    priority: Option<i64>,
+) -> Command {
+    let priority = priority.map(|n| item::Priority::new(n).unwrap());
+    item(item::Command::Add(vec![item::NewItem { content: content.into(), status, priority }]))
+}
+
+pub(crate) fn set(id: &str, status: item::Status) -> Command {
+    item(item::Command::Update {
+        item: id.into(),
+        status: Some(status),
+        priority: None,
+        depends_on: None,
+    })
+}
+
+pub(crate) fn depend(id: &str, on: &str) -> Command {
+    item(item::Command::Update {
+        item: id.into(),
+        status: None,
+        priority: None,
+        depends_on: Some(on.into()),
+    })
 }

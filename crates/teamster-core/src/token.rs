@@ -341,3 +341,6 @@ impl TryFrom<String> for SecretHash {
         Ok(Self(hash))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+use expect_test::expect;
+
+use super::*;
+use crate::Command as AnyCommand;
+use crate::item::{self, Status};
+use crate::testing::{Given, add, check, item, new_token, set};
+
+#[test]
+fn a_token_that_ended_decides_nothing() {
+    let mut given = Given::ann_and_bob();
+    let bob = given.caller("bob");
+    given.by("hub", AnyCommand::Token(Command::Revoke { which: "TOK-2".into() }));
+    let cx = Context { caller: bob, now: crate::Timestamp(9), random: 1 };
+    let refused = given.state.decide(&add(&["a"]), None, &cx).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "this token has ended; ask the operator for a new one (`teamster token create`)"
+    );
+}
+
+#[test]
+fn tokens_are_made_by_operators_and_expire_by_themselves() {
+    let create =
+        |name: &str| AnyCommand::Token(Command::Create { new: new_token(name, 9), replace: false });
+    check(
+        vec![],
+        "ann",
+        create("eve"),
+        expect![
+            "refused: only an operator may create or revoke tokens; ask the person who runs the hub"
+        ],
+    );
+    check(
+        vec![],
+        "hub",
+        create("bob"),
+        expect![
+            "refused: bob has a live token already (TOK-2); choose another --name, or --replace to end the old one"
+        ],
+    );
+    check(
+        vec![],
+        "hub",
+        create("hub"),
+        expect!["refused: the name hub is the hub's own; choose another --name"],
+    );
+    let short = NewToken { expires_at: Some(crate::Timestamp(4_000)), ..new_token("eve", 9) };
+    let short = || AnyCommand::Token(Command::Create { new: short.clone(), replace: false });
+    check(
+        vec![("hub", short())],
+        "hub",
+        AnyCommand::Token(Command::Expire),
+        expect![[r#"{"token":{"ended":{"id":3,"principal":"eve","why":"expired"}}}"#]],
+    );
+    check(vec![], "hub", AnyCommand::Token(Command::Expire), expect!["nothing"]);
+}
+
+#[test]
+fn what_a_holder_had_in_progress_returns_when_its_token_ends() {
+    check(
+        vec![
+            ("ann", add(&["a", "b", "c"])),
+            ("bob", item(item::Command::Claim)),
+            ("bob", item(item::Command::Claim)),
+            ("bob", set("TAS-1", Status::Completed)),
+        ],
+        "hub",
+        AnyCommand::Token(Command::Revoke { which: "bob".into() }),
+        expect![[r#"
+            {"run":{"run":"default","what":{"item":{"released":{"id":2}}}}}
+            {"token":{"ended":{"id":2,"principal":"bob","why":"revoked"}}}"#]],
+    );
+}
