@@ -191,6 +191,12 @@ impl Catalogue {
         Self { entries: crate::tools::all() }
     }
 
+    /// Returns a catalogue of these tools only.
+    #[cfg(test)]
+    pub(crate) fn of(entries: Vec<Entry>) -> Self {
+        Self { entries }
+    }
+
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

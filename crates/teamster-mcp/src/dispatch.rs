@@ -109,6 +109,9 @@ pub async fn dispatch(
         Ok(key) => key,
         Err(refusal) => return Ok(failed(entry, &refusal.to_string())),
     };
+    if let Err(ToolError(message)) = check_objects(&entry.schema, &request.arguments) {
+        return Ok(failed(entry, &message));
+    }
     let call = Call { hub, caller: Caller::of(token), key, scope };
     // A panic in one tool is a bug in that tool; its caller is told, and nobody else notices.
     match AssertUnwindSafe((entry.run)(&call, request.arguments)).catch_unwind().await {
@@ -135,6 +138,23 @@ fn call_print(entry: &Entry, scope: &Scope, arguments: &Map<String, Value>) -> u
     text::fingerprint(parts.into_iter().flat_map(|part| part.bytes().chain([0])))
 }
 
+/// Refuses an array where the schema has an object: serde would read it as the object's fields in their order.
+fn check_objects(
+    schema: &Map<String, Value>,
+    arguments: &Map<String, Value>,
+) -> Result<(), ToolError> {
+    for (name, argument) in arguments {
+        let wants_objects = schema["properties"][name]["items"]["type"] == "object";
+        let mut items = argument.as_array().into_iter().flatten().filter(|_| wants_objects);
+        if let Some(i) = items.position(Value::is_array) {
+            return Err(ToolError(format!(
+                "{name}[{i}]: invalid type: sequence, expected an object"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reads a tool's arguments, or says which of them is wrong.
 pub(crate) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
@@ -150,3 +170,6 @@ pub(crate) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Resul
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

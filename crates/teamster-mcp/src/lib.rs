@@ -6,9 +6,12 @@
 pub mod access;
 pub mod catalogue;
 pub mod dispatch;
+pub mod docs;
 pub mod door;
 pub mod hub;
 mod paging;
+#[cfg(test)]
+mod testing;
 pub mod tools;
 
 pub use catalogue::{Catalogue, Set};

@@ -5,6 +5,11 @@ const LINES_MAX: usize = 100;
 /// As many bytes as one page has, beyond its first line. The least patient client cuts a result at about 40 KB.
 const BYTES_MAX: usize = 16 * 1024;
 
+/// Indents all lines of a text but its first, so that no text can look like other lines of the list it stands in.
+pub(crate) fn indented(text: &str) -> String {
+    text.replace('\n', "\n      ")
+}
+
 /// Collects lines until the page is full.
 pub(crate) struct Page {
     text: String,

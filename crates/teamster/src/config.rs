@@ -13,12 +13,19 @@ pub struct Place {
         global = true,
         value_name = "NAME",
         env = "TEAMSTER_WORKSPACE",
-        default_value = "default"
+        default_value = "default",
+        help_heading = "Workspace"
     )]
     pub workspace: String,
 
     /// The directory that holds the workspace's data, instead of the user's state directory
-    #[arg(long, global = true, value_name = "DIR", env = "TEAMSTER_DATA")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "TEAMSTER_DATA",
+        help_heading = "Workspace"
+    )]
     pub data: Option<PathBuf>,
 }
 
@@ -63,6 +70,16 @@ pub fn config_home() -> anyhow::Result<PathBuf> {
         Some(config) => Ok(config),
         None => Ok(home()?.join(".config")),
     }
+}
+
+/// Returns how a person calls this program: by its name if that finds it, else by its path.
+pub fn own_name() -> String {
+    let own = std::env::current_exe().unwrap_or_else(|_| "teamster".into());
+    let found = variable("PATH").into_iter().any(|path| {
+        let mut programs = std::env::split_paths(&path).map(|directory| directory.join("teamster"));
+        programs.any(|program| std::fs::canonicalize(program).is_ok_and(|program| program == own))
+    });
+    if found { "teamster".into() } else { own.to_string_lossy().into_owned() }
 }
 
 /// Returns what to log, in the words of `tracing_subscriber`.

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use http::{HeaderMap, Method, StatusCode, header};
@@ -29,6 +30,9 @@ use crate::hub::Hub;
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// As much of a larger body as is read, and thrown away, before the connection is closed.
+const BODY_BYTES_IGNORED_MAX: usize = 64 * 1024 * 1024;
 
 /// Starts a background task with a name; the hub brings the way.
 pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
@@ -116,8 +120,8 @@ fn mcp_service(served: &Arc<Served>) -> Mcp {
         .disable_allowed_origins();
     config.cancellation_token = served.streams_end();
     config.session_store = Some(served.sessions.clone());
-    let adapter = Adapter { served: served.clone() };
-    StreamableHttpService::new(move || Ok(adapter.clone()), Arc::new(sessions), config)
+    let served = served.clone();
+    StreamableHttpService::new(move || Ok(Adapter::new(served.clone())), Arc::new(sessions), config)
 }
 
 /// Answers a failure of the door itself in words that people and programs can read.
@@ -280,40 +284,57 @@ async fn checked_body(method: &Method, body: Body) -> Result<Body, Response> {
     if method != Method::POST {
         return Ok(body);
     }
-    let bytes = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
-        Ok(bytes) => bytes,
+    let bytes = read_body(body).await?;
+    let wrong = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(message) => check_message(&message).err().map(|wrong| (message["id"].clone(), wrong)),
         Err(error) => {
-            let over = std::error::Error::source(&error)
-                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-            return Err(if over {
-                problem(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    &format!(
-                        "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
-                    ),
-                )
-            } else {
-                problem(StatusCode::BAD_REQUEST, "the body did not arrive in full")
-            });
+            let message = format!("the body is not valid JSON: {error}");
+            Some((Value::Null, (PARSE_ERROR, message)))
         }
     };
-    match check_message(&bytes) {
-        Ok(()) => Ok(Body::from(bytes)),
-        Err((code, message)) => {
-            let error = json!({"code": code, "message": message});
-            let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
-            Err((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
-        }
-    }
+    let Some((id, (code, message))) = wrong else { return Ok(Body::from(bytes)) };
+    let id = if id.is_number() || id.is_string() { id } else { Value::Null };
+    let error = json!({"code": code, "message": message});
+    let body = json!({"jsonrpc": "2.0", "id": id, "error": error});
+    Err((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
 }
 
+/// Reads a body, or says that it is too large. What is too much is read too, since a client that is still sending
+/// would find the connection closed instead of the answer.
+async fn read_body(body: Body) -> Result<Bytes, Response> {
+    let mut chunks = body.into_data_stream();
+    let mut bytes = BytesMut::new();
+    let mut n_bytes = 0;
+    while let Some(chunk) = chunks.next().await
+        && n_bytes <= BODY_BYTES_IGNORED_MAX
+    {
+        let Ok(chunk) = chunk else {
+            return Err(problem(StatusCode::BAD_REQUEST, "the body did not arrive in full"));
+        };
+        n_bytes += chunk.len();
+        if n_bytes <= BODY_BYTES_MAX {
+            bytes.extend_from_slice(&chunk);
+        } else {
+            bytes = BytesMut::new();
+        }
+    }
+    if n_bytes <= BODY_BYTES_MAX {
+        return Ok(bytes.freeze());
+    }
+    Err(problem(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        &format!(
+            "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
+        ),
+    ))
+}
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
+
 /// Says what is wrong with a message that rmcp would refuse without a reason, as a JSON-RPC error's code and message.
-fn check_message(bytes: &[u8]) -> Result<(), (i32, String)> {
-    const PARSE_ERROR: i32 = -32700;
-    const INVALID_REQUEST: i32 = -32600;
-    const INVALID_PARAMS: i32 = -32602;
-    let message: Value = serde_json::from_slice(bytes)
-        .map_err(|error| (PARSE_ERROR, format!("the body is not valid JSON: {error}")))?;
+fn check_message(message: &Value) -> Result<(), (i32, String)> {
     let wrong = |code: i32, message: &str| Err((code, message.to_owned()));
     if message.is_array() {
         return wrong(INVALID_REQUEST, "the body is a batch; send each message by itself");
@@ -341,3 +362,6 @@ fn check_message(bytes: &[u8]) -> Result<(), (i32, String)> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::http::Served;
 use crate::access::{Scope, allowed};
@@ -25,16 +26,23 @@ pub(super) struct Asked {
     pub(super) key: Option<String>,
 }
 
-/// One connection's, or one request's, view of the tools.
-#[derive(Clone)]
+/// One session's, or one request's, view of the tools.
 pub(super) struct Adapter {
-    pub(super) served: Arc<Served>,
+    served: Arc<Served>,
+    /// Cancelled when the session is over, so that what watches for it ends too.
+    over: CancellationToken,
+    _ends_with_us: DropGuard,
 }
 
 /// How long a client may keep a tool list before it asks again; a change is also announced at once.
 const LIST_FRESH_MS: u64 = 60_000;
 
 impl Adapter {
+    pub(super) fn new(served: Arc<Served>) -> Self {
+        let over = CancellationToken::new();
+        Self { served, over: over.clone(), _ends_with_us: over.drop_guard() }
+    }
+
     fn asked(extensions: &rmcp::model::Extensions) -> Result<Asked, ErrorData> {
         let parts = extensions.get::<http::request::Parts>();
         let asked = parts.and_then(|parts| parts.extensions.get::<Asked>());
@@ -42,16 +50,22 @@ impl Adapter {
             ErrorData::internal_error("the request did not come through the door", None)
         })
     }
+}
 
-    /// Returns the tools that the caller has, in the order of the catalogue.
-    fn tools(&self, asked: &Asked) -> Vec<Tool> {
-        // Grants can change while a token lives; what it has now counts.
-        let state = self.served.hub.state();
-        let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
-        let entries =
-            self.served.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
-        entries.filter(|entry| allowed(token, entry, &asked.scope)).map(as_tool).collect()
-    }
+/// Returns the tools that the caller has, in the order of the catalogue.
+fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
+    // Grants can change while a token lives; what it has now counts.
+    let state = served.hub.state();
+    let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
+    let entries = served.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
+    entries.filter(|entry| allowed(token, entry, &asked.scope)).map(as_tool).collect()
+}
+
+/// Waits until the caller's tools are others than `before`.
+async fn changed(served: &Served, asked: &Asked, before: &[Tool]) -> Vec<Tool> {
+    let hub = served.hub.as_ref();
+    let watch = hub.watch(&Topic::Principal(asked.token.principal.clone()));
+    watch.until(hub, |_| Some(tools(served, asked)).filter(|tools| tools != before)).await
 }
 
 fn as_tool(entry: &Entry) -> Tool {
@@ -87,7 +101,7 @@ impl ServerHandler for Adapter {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let asked = Self::asked(&context.extensions)?;
-        let mut result = ListToolsResult::with_all_items(self.tools(&asked));
+        let mut result = ListToolsResult::with_all_items(tools(&self.served, &asked));
         result.ttl_ms = Some(LIST_FRESH_MS);
         result.cache_scope = Some(CacheScope::Private);
         Ok(result)
@@ -131,11 +145,11 @@ impl ServerHandler for Adapter {
     /// Tells a client of the current era when its tools change.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let asked = Self::asked(&context.request_context().extensions)?;
-        let mut tools = self.tools(&asked);
+        let mut known = tools(&self.served, &asked);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = self.changed(&asked, &tools) => tools = changed,
+                changed = changed(&self.served, &asked, &known) => known = changed,
             }
             if context.sink().notify_tool_list_changed().await.is_err() {
                 return Ok(());
@@ -146,12 +160,14 @@ impl ServerHandler for Adapter {
     /// Tells a client of the older era when its tools change.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(asked) = Self::asked(&context.extensions) else { return };
-        let adapter = self.clone();
-        let peer = context.peer.clone();
+        let (served, over, peer) = (self.served.clone(), self.over.clone(), context.peer.clone());
+        let mut known = tools(&served, &asked);
         self.served.spawn("tell a session about its tools", async move {
-            let mut tools = adapter.tools(&asked);
-            while !peer.is_transport_closed() {
-                tools = adapter.changed(&asked, &tools).await;
+            loop {
+                tokio::select! {
+                    () = over.cancelled() => return,
+                    changed = changed(&served, &asked, &known) => known = changed,
+                }
                 if peer.notify_tool_list_changed().await.is_err() {
                     return;
                 }
@@ -160,11 +176,16 @@ impl ServerHandler for Adapter {
     }
 }
 
-impl Adapter {
-    /// Waits until the caller's tools are others than `before`.
-    async fn changed(&self, asked: &Asked, before: &[Tool]) -> Vec<Tool> {
-        let hub = self.served.hub.as_ref();
-        let watch = hub.watch(&Topic::Principal(asked.token.principal.clone()));
-        watch.until(hub, |_| Some(self.tools(asked)).filter(|tools| tools != before)).await
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Catalogue;
+
+    /// What models read of every tool. Read the difference as one would, before it is accepted.
+    #[test]
+    fn the_whole_catalogue_as_it_is_listed() {
+        let listed: Vec<Tool> = Catalogue::new().entries().iter().map(as_tool).collect();
+        let listed = serde_json::to_string_pretty(&listed).unwrap();
+        expect_test::expect_file!["../../tests/catalogue.json"].assert_eq(&format!("{listed}\n"));
     }
 }

@@ -14,7 +14,7 @@ use crate::access::Needs;
 use crate::catalogue::Tool;
 use crate::dispatch::{Call, Reply, ToolError};
 use crate::hub::Done;
-use crate::paging::Page;
+use crate::paging::{Page, indented};
 
 /// Submits a command to the run that the call is in.
 async fn submit(cx: &Call<'_>, what: run::Command) -> Result<Done, ToolError> {
@@ -169,10 +169,11 @@ impl Tool for TaskList {
         let mut page = Page::new();
         let mut last: Option<&Item> = None;
         for item in items.ranked_after(after) {
+            let mut line = format!("  [{}] {}", item.id, indented(&item.content));
             if last.is_none_or(|last| last.status != item.status) {
-                page.heading(heading(item.status));
+                line = format!("{}\n{line}", heading(item.status));
             }
-            if !page.line(&format!("  [{}] {}", item.id, item.content)) {
+            if !page.line(&line) {
                 return Ok(Reply::Text(page.end(last.map(|last| cursor_of(last.rank())))));
             }
             last = Some(item);
@@ -329,7 +330,12 @@ impl Tool for NoteList {
         let mut page = Page::new();
         let mut last = None;
         for note in state.runs.get(&cx.scope.run).notes.after(after, kind) {
-            if !page.line(&format!("[{}] (#{}) {}", note.kind, note.iteration, note.content)) {
+            if !page.line(&format!(
+                "[{}] (#{}) {}",
+                note.kind,
+                note.iteration,
+                indented(&note.content)
+            )) {
                 return Ok(Reply::Text(page.end(last.map(|id: NoteId| id.to_string()))));
             }
             last = Some(note.id);

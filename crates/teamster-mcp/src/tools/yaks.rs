@@ -48,9 +48,9 @@ pub(crate) struct CreateYakArgs {
     title: String,
     #[schemars(extend("enum" = ["bug", "feature", "task"]))]
     yak_type: String,
-    /// 1 critical, 2 important, 3 nice to have.
+    /// 1 critical, 2 important (default), 3 nice to have.
     #[serde(default, deserialize_with = "whole")]
-    #[schemars(range(min = 1, max = 3), required)]
+    #[schemars(range(min = 1, max = 3))]
     priority: Option<i64>,
     /// What is wrong, and what done looks like.
     description: String,
@@ -111,7 +111,7 @@ impl Tool for ListYaks {
     ) -> Result<Reply, ToolError> {
         let word =
             status.as_deref().map(str::trim).filter(|word| !word.is_empty()).unwrap_or("hairy");
-        let status = if word == "all" { None } else { Some(Status::parse(word)?) };
+        let status = if word == "all" { None } else { Some(listed_status(word)?) };
         let word = status.map_or("all", Status::as_str);
         let cursor = cursor.as_deref().map(str::trim).filter(|cursor| !cursor.is_empty());
         let after = cursor.map(rank_of).transpose()?;
@@ -134,6 +134,13 @@ impl Tool for ListYaks {
         };
         Ok(Reply::Text(if last.is_none() { none } else { page.end(None) }))
     }
+}
+
+fn listed_status(word: &str) -> Result<Status, ToolError> {
+    let shown: String = word.chars().take(80).collect();
+    Status::parse(word).map_err(|_| {
+        ToolError(format!("invalid status {shown:?} (must be hairy, shaving, shorn or all)"))
+    })
 }
 
 fn in_a_line(yak: &Yak, yaks: &Yaks) -> String {

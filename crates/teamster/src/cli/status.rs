@@ -52,7 +52,7 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         let complete = if run["complete"] == true { ", complete" } else { "" };
         let _ = writeln!(
             text,
-            "run      {}: {} (iteration {}, {} notes{complete})",
+            "run      {}: {} (iteration {}, {} note(s){complete})",
             run["name"].as_str().unwrap_or("?"),
             counts(&run["items"]),
             run["iteration"],

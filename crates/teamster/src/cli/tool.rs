@@ -30,7 +30,9 @@ pub(super) async fn run(data: &DataFiles, ToolArgs { words }: ToolArgs) -> anyho
     };
     // Wrong flags end the program here, with clap's own explanation.
     let flags = command(entry).get_matches_from(&words);
-    let path = match flags.get_one::<String>("run") {
+    // Only the session's tools have this flag.
+    let run = if entry.set == Set::Session { flags.get_one::<String>("run") } else { None };
+    let path = match run {
         Some(run) => {
             teamster_core::RunName::parse(run)?;
             format!("/mcp/{}/{run}", entry.set)
@@ -79,8 +81,7 @@ fn listed(catalogue: &Catalogue) -> String {
     for set in Set::ALL {
         lines.push(format!("{set}:"));
         for entry in catalogue.entries().iter().filter(|entry| entry.set == set) {
-            let first =
-                entry.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
+            let first = entry.description.split([':', '.']).next().unwrap_or_default();
             lines.push(format!("  {:<18} {first}", entry.name));
         }
     }
@@ -123,6 +124,7 @@ fn command(entry: &Entry) -> Command {
             "boolean" => {
                 arg.num_args(0..=1).default_missing_value("true").value_parser(["true", "false"])
             }
+            "integer" => arg.allow_negative_numbers(true),
             "array" => arg
                 .action(ArgAction::Append)
                 .help("As JSON, or just the text; repeat the flag for more"),

@@ -124,14 +124,15 @@ fn banner(ready: &Ready) -> String {
         "teamster is up: {}\n\
          data:           {}\n\n\
          Connect an agent (claude, codex, gemini, opencode, goose), each under its own name:\n  \
-         teamster connect claude --write\n\n\
+         {} connect claude --write\n\n\
          Or paste into Claude Code's shell:\n  \
          claude mcp add --scope user --transport http teamster {url} --header \"Authorization: Bearer {agent_token}\"\n\n\
          Or into any MCP client's configuration:\n  \
          {{\"mcpServers\":{{\"teamster\":{{\"type\":\"http\",\"url\":\"{url}\",\"headers\":{{\"Authorization\":\"Bearer {agent_token}\"}}}}}}}}\n\n\
          Stop with Ctrl-C.",
         file.url,
-        data.display()
+        data.display(),
+        config::own_name()
     )
 }
 
@@ -180,9 +181,10 @@ fn detach(data: &DataFiles, directory: &std::path::Path, args: &UpArgs) -> anyho
             hub.pid,
             log_path.display()
         ));
-        say(
-            "connect an agent with `teamster connect claude --write` (or codex, gemini, opencode, goose)",
-        );
+        let own = config::own_name();
+        say(&format!(
+            "connect an agent with `{own} connect claude --write` (or codex, gemini, opencode, goose)"
+        ));
         return Ok(());
     }
     let _ = child.wait();

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -39,6 +40,8 @@ pub(crate) struct Hub {
     pub(crate) url: String,
     pub(crate) operator: String,
     data: PathBuf,
+    /// The hub's own process, which a tracer may have started for us.
+    pub(crate) hub_process: Pid,
     process: Option<Child>,
     _directory: Option<TempDir>,
 }
@@ -54,8 +57,14 @@ impl Hub {
 
     /// Starts a hub on this data directory and returns when it says that it is ready.
     pub(crate) fn start_in(data: &Path) -> Self {
-        let mut process = command(data)
-            .arg("up")
+        let mut command = command(data);
+        command.arg("up");
+        Self::start_with(command, data)
+    }
+
+    /// Starts a hub on this data directory by a command of one's own, and returns when it says that it is ready.
+    pub(crate) fn start_with(mut command: Command, data: &Path) -> Self {
+        let mut process = command
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
@@ -75,6 +84,7 @@ impl Hub {
             url: file["url"].as_str().expect("hub.json has the URL").to_owned(),
             operator: operator.trim().to_owned(),
             data: data.to_owned(),
+            hub_process: read_pid(&file),
             process: Some(process),
             _directory: None,
         }
@@ -86,6 +96,13 @@ impl Hub {
 
     pub(crate) fn pid(&self) -> u32 {
         self.process.as_ref().expect("the hub runs").id()
+    }
+
+    /// Sends the hub a signal and returns how it ended.
+    pub(crate) fn end(&mut self, signal: Signal) -> ExitStatus {
+        let process = self.process.take().expect("the hub runs");
+        kill_process(self.hub_process, signal).expect("the hub can be signalled");
+        ended(process)
     }
 
     /// Kills the hub as a crash would, and starts another on its data.
@@ -155,14 +172,7 @@ impl Hub {
 
     /// Returns a client of the current era with this token at this path.
     pub(crate) async fn modern(&self, token: &str, path: &str) -> Mcp {
-        Mcp {
-            http: self.http().await,
-            token: token.into(),
-            path: path.into(),
-            revision: MODERN,
-            session: None,
-            key: None,
-        }
+        Mcp::connect(&self.url, token, path).await.expect("the hub listens")
     }
 
     /// Returns a client of any era with this token at this path, ready for requests.
@@ -192,16 +202,47 @@ impl Hub {
 impl Drop for Hub {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // It may have ended by itself; the test has said so then.
+            // It may have ended by itself; the test has said so then. A tracer that is killed would leave the hub running.
+            if matches!(process.try_wait(), Ok(None)) {
+                let _ = kill_process(self.hub_process, Signal::KILL);
+            }
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 }
 
+/// Returns the process that `hub.json` names.
+fn read_pid(file: &Value) -> Pid {
+    let pid = file["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    pid.expect("hub.json has the pid")
+}
+
+/// Waits until a process ends, and kills it if that takes too long.
+pub(crate) fn ended(mut process: Child) -> ExitStatus {
+    let pid = rustix::process::Pid::from_child(&process);
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        let status = process.wait();
+        let _ = tell.send(());
+        status
+    });
+    if told.recv_timeout(DEADLINE).is_err() {
+        // It may have ended just now.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        panic!("process {pid:?} did not end in time");
+    }
+    waiter.join().expect("waiting does not panic").expect("it can be waited for")
+}
+
+/// Returns the program under test: the one built with the tests, unless another is named, such as a release build.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("TEAMSTER_BIN").map_or(TEAMSTER.into(), PathBuf::from)
+}
+
 /// Prepares a command of the program for a data directory, in an environment without surprises.
 pub(crate) fn command(data: &Path) -> Command {
-    let mut command = Command::new(TEAMSTER);
+    let mut command = Command::new(program());
     command.env_clear().env("PATH", "/usr/bin:/bin").env("TZ", "UTC").env("TEAMSTER_DATA", data);
     command.current_dir(std::env::temp_dir()).stdin(Stdio::null());
     command
@@ -255,18 +296,31 @@ impl Answer {
         };
         serde_json::from_str(json.trim()).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+
+    /// Returns the text of a tool's result and whether it is an error.
+    fn result(&self) -> (String, bool) {
+        let json = self.json();
+        let text = json["result"]["content"][0]["text"].as_str();
+        let text = text.unwrap_or_else(|| panic!("no text in {self:?}"));
+        (text.to_owned(), json["result"]["isError"] == true)
+    }
 }
 
 impl Http {
     pub(crate) async fn connect(url: &str) -> Self {
+        Self::try_connect(url).await.expect("the hub listens")
+    }
+
+    /// Connects to a hub that may have been killed.
+    async fn try_connect(url: &str) -> std::io::Result<Self> {
         let authority = url.trim_start_matches("http://").to_owned();
-        let stream = tokio::net::TcpStream::connect(&authority).await.expect("the hub listens");
-        stream.set_nodelay(true).expect("the socket is open");
+        let stream = tokio::net::TcpStream::connect(&authority).await?;
+        stream.set_nodelay(true)?;
         let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .expect("the hub speaks HTTP");
         tokio::spawn(driver);
-        Self { connection, authority }
+        Ok(Self { connection, authority })
     }
 
     /// Sends a request with these headers and no others but a Host, unless one is given.
@@ -277,10 +331,19 @@ impl Http {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
+        self.try_send(method, path, headers, body).await.expect("the hub answers in full")
+    }
+
+    /// Sends a request to a hub that may be killed meanwhile. Fails if it does not answer in full.
+    async fn try_send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> hyper::Result<Answer> {
         let body = Full::new(body.into()).boxed();
-        let response = self.exchange(method, path, headers, body).await;
-        let response = response.expect("the hub answers");
-        whole(response).await.expect("the answer is whole")
+        whole(self.exchange(method, path, headers, body).await?).await
     }
 
     /// Sends a body without saying how long it is. Fails if the hub does not answer in full.
@@ -397,6 +460,18 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
+    /// Connects a client of the current era to a hub that may have been killed.
+    pub(crate) async fn connect(url: &str, token: &str, path: &str) -> std::io::Result<Self> {
+        Ok(Self {
+            http: Http::try_connect(url).await?,
+            token: token.into(),
+            path: path.into(),
+            revision: MODERN,
+            session: None,
+            key: None,
+        })
+    }
+
     async fn initialize(&mut self) {
         let client = json!({"name": "test", "version": "1"});
         let params =
@@ -482,10 +557,23 @@ impl Mcp {
     pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> (String, bool) {
         let answer =
             self.request("tools/call", json!({"name": name, "arguments": arguments})).await;
-        let result = &answer.json()["result"];
-        let text = result["content"][0]["text"]
-            .as_str()
-            .unwrap_or_else(|| panic!("no text in {answer:?}"));
-        (text.to_owned(), result["isError"] == true)
+        answer.result()
+    }
+
+    /// Calls a tool of a hub that may be killed meanwhile, with an id that the answer will bear.
+    pub(crate) async fn try_call(
+        &mut self,
+        id: &str,
+        name: &str,
+        arguments: Value,
+    ) -> hyper::Result<(String, bool)> {
+        let params = json!({"name": name, "arguments": arguments});
+        let mut message = self.message("tools/call", params);
+        message["id"] = id.into();
+        let headers = self.headers(&message);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+        let body = message.to_string();
+        let answer = self.http.try_send(Method::POST, &self.path, &headers, body).await?;
+        Ok(answer.result())
     }
 }
