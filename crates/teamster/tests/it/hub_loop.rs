@@ -1,6 +1,10 @@
 //! What the loop promises, one promise at a time. Time is virtual and nothing is measured: wake-ups are counted.
 
-#![expect(clippy::disallowed_methods, reason = "tasks live no longer than their test")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "tasks live no longer than their test, and a broken fixture should panic"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,10 @@
 //! A hub inside the test: the real loop and core on the memory engine, in virtual time.
 
-#![expect(clippy::disallowed_methods, reason = "tasks live no longer than their test")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "tasks live no longer than their test, and a broken fixture should panic"
+)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! What other task tools get wrong: writes from several processes at once, and what is left after a crash.
 
+#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -27,7 +29,7 @@ fn at_once(hub: &Hub, tool: &[&str], inputs: Vec<String>) -> Vec<Value> {
 }
 
 /// Returns every item's id and content, by reading the list page by page.
-async fn listed(hub: &Hub) -> Vec<(String, String)> {
+pub(crate) async fn listed(hub: &Hub) -> Vec<(String, String)> {
     let mut mcp = hub.modern(&hub.operator, "/mcp").await;
     let mut items = Vec::new();
     let mut cursor = String::new();

@@ -6,7 +6,8 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "seeds come from the environment, and tasks live no longer than a seed"
+    clippy::expect_used,
+    reason = "seeds come from the environment, tasks live no longer than a seed, and a broken fixture should panic"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -389,10 +390,9 @@ impl World {
                     if let Event::Run {
                         what: run::Event::Item(item::Event::Claimed { id }), ..
                     } = event
+                        && !claimed.insert(*id)
                     {
-                        if !claimed.insert(*id) {
-                            return Err(format!("{id} was claimed twice"));
-                        }
+                        return Err(format!("{id} was claimed twice"));
                     }
                 }
             }
