@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
-use crate::{RunName, hub, key, run, token, yak};
+use crate::{RunName, client_session, hub, key, run, token, yak};
 
 /// What a caller asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
+    ClientSession(client_session::Command),
     Hub(hub::Command),
     Token(token::Command),
     Run { run: RunName, what: run::Command },
@@ -18,6 +19,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
+    ClientSession(client_session::Event),
     Hub(hub::Event),
     Token(token::Event),
     Run { run: RunName, what: run::Event },
@@ -27,6 +29,8 @@ pub enum Event {
 /// Why a command was refused. Each sentence says what the caller can do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    #[error(transparent)]
+    ClientSession(#[from] client_session::Refusal),
     #[error(transparent)]
     Hub(#[from] hub::Refusal),
     #[error(transparent)]
@@ -59,6 +63,7 @@ impl Event {
     /// Says in a line what happened.
     pub fn summary(&self) -> Summary {
         match self {
+            Self::ClientSession(event) => event.summary(),
             Self::Hub(event) => event.summary(),
             Self::Token(event) => event.summary(),
             Self::Run { run, what } => Summary { run: Some(run.clone()), ..what.summary() },
@@ -69,7 +74,7 @@ impl Event {
     /// Returns what changed, for those who wait for it. Every event is also a change of [`Topic::Log`].
     pub fn topic(&self) -> Topic {
         match self {
-            Self::Hub(_) => Topic::Log,
+            Self::ClientSession(_) | Self::Hub(_) => Topic::Log,
             Self::Token(token::Event::Created { token, .. }) => {
                 Topic::Principal(token.principal.clone())
             }
@@ -85,7 +90,7 @@ impl Event {
     pub fn size_bytes(&self) -> usize {
         use crate::{item, iteration, note};
         let text = match self {
-            Self::Hub(_) | Self::Token(_) => 0,
+            Self::ClientSession(_) | Self::Hub(_) | Self::Token(_) => 0,
             Self::Run { what: run::Event::Item(item::Event::Added { content, .. }), .. } => {
                 content.len()
             }

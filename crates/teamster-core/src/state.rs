@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::client_session::ClientSessions;
 use crate::grant::Grants;
 use crate::hub::Starts;
 use crate::ids::TokenId;
@@ -68,6 +69,7 @@ pub enum Decision {
 pub struct State {
     seq: u64,
     pub hub: Starts,
+    pub client_sessions: ClientSessions,
     pub tokens: Tokens,
     pub runs: Runs,
     pub yaks: Yaks,
@@ -98,6 +100,10 @@ impl State {
             return Ok(Decision::Known(events));
         }
         let events = match command {
+            Command::ClientSession(command) => {
+                let events = self.client_sessions.decide(command, cx)?;
+                events.into_iter().map(Event::ClientSession).collect()
+            }
             Command::Hub(command) => {
                 self.hub.decide(command, cx)?.into_iter().map(Event::Hub).collect()
             }
@@ -132,6 +138,7 @@ impl State {
     pub fn apply(&mut self, record: &Record) {
         for event in &record.events {
             match event {
+                Event::ClientSession(event) => self.client_sessions.apply(event, record),
                 Event::Hub(event) => self.hub.apply(event, record),
                 Event::Token(event) => {
                     self.tokens.apply(event, record);
@@ -139,6 +146,7 @@ impl State {
                         // A replaced token's principal lives on, and so do its keys.
                         if *why != token::Ending::Replaced {
                             self.keys.forget(principal);
+                            self.client_sessions.forget(principal);
                         }
                     }
                 }

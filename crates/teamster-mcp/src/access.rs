@@ -5,7 +5,7 @@ use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::Token;
 
 use crate::Set;
-use crate::catalogue::Entry;
+use crate::catalogue::{Catalogue, Entry};
 
 /// What a tool needs its caller to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,17 +26,40 @@ pub struct Scope {
     /// One set, or all that are granted.
     pub set: Option<Set>,
     pub run: RunName,
+    /// Whether the path named the run.
+    pub names_run: bool,
 }
 
 impl Scope {
     /// Everything granted, in the default run.
     pub fn all() -> Self {
-        Self { set: None, run: RunName::default_run() }
+        Self { set: None, run: RunName::default_run(), names_run: false }
     }
 
     pub fn shows(&self, set: Set) -> bool {
         self.set.is_none_or(|only| only == set)
     }
+}
+
+/// Reads grants and makes sure that what they name exists: a grant of nothing would look like a working one.
+pub fn parse_grants(catalogue: &Catalogue, words: &[String]) -> Result<Grants, String> {
+    let grants: Result<Vec<Grant>, _> =
+        words.iter().map(|word| Grant::parse(word.trim())).collect();
+    let grants = grants.map_err(|bad| bad.to_string())?;
+    for grant in &grants {
+        let exists = match grant {
+            Grant::Full | Grant::ReadOnly | Grant::Main | Grant::SelfChange => true,
+            Grant::Set(set) => Set::parse(set).is_some(),
+            Grant::Tool(set, tool) => {
+                Set::parse(set).is_some_and(|set| catalogue.find(Some(set), tool).is_some())
+            }
+        };
+        if !exists {
+            let sets = Set::ALL.map(Set::name).join(", ");
+            return Err(format!("grant {grant} names no tool set or tool; the sets are {sets}"));
+        }
+    }
+    Ok(Grants::new(grants))
 }
 
 /// Says whether `token` has the tool `entry` in `scope`.

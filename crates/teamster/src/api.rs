@@ -12,14 +12,15 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use teamster_core::grant::{Grant, Grants};
+use teamster_core::grant::Grants;
 use teamster_core::record::Body;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::topic::Topic;
 use teamster_core::yak::Yak;
 use teamster_core::{Caller, Command, PrincipalName, RunName, TeamName, Timestamp, item, yak};
 use teamster_log::Log;
-use teamster_mcp::catalogue::{Catalogue, Set};
+use teamster_mcp::access::parse_grants;
+use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::door::http::problem;
 use teamster_mcp::hub::{Done, Failure, wait};
 use tokio::sync::watch;
@@ -175,8 +176,7 @@ async fn create_token(
     asked: Given<CreateToken>,
 ) -> Answer {
     let Json(asked) = asked?;
-    let secret = secret::new_secret()
-        .map_err(|error| Problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let secret = secret::new_secret();
     let name =
         asked.name.unwrap_or_else(|| format!("agent-{}", api.hub.state().tokens.next_id().0));
     let new = NewToken {
@@ -206,30 +206,8 @@ async fn create_token(
     Ok(Json(answer))
 }
 
-/// Reads grants and makes sure that what they name exists: a grant of nothing would look like a working one.
 fn grants(words: &[String]) -> Result<Grants, Problem> {
-    let catalogue = Catalogue::new();
-    let grants = words
-        .iter()
-        .map(|word| Grant::parse(word.trim()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(bad)?;
-    for grant in &grants {
-        let exists = match grant {
-            Grant::Full | Grant::ReadOnly | Grant::Main | Grant::SelfChange => true,
-            Grant::Set(set) => Set::parse(set).is_some(),
-            Grant::Tool(set, tool) => {
-                Set::parse(set).is_some_and(|set| catalogue.find(Some(set), tool).is_some())
-            }
-        };
-        if !exists {
-            let sets = Set::ALL.map(Set::name).join(", ");
-            return Err(bad(format!(
-                "grant {grant} names no tool set or tool; the sets are {sets}"
-            )));
-        }
-    }
-    Ok(Grants::new(grants))
+    parse_grants(&Catalogue::new(), words).map_err(bad)
 }
 
 async fn grant_token(

@@ -22,6 +22,9 @@ pub struct HubFile {
     pub pid: u32,
     pub token_file: PathBuf,
     pub version: String,
+    /// The unix socket that serves the same as the URL, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
 }
 
 impl HubFile {

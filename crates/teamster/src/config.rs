@@ -130,6 +130,11 @@ impl DataFiles {
         self.0.join("hub.log")
     }
 
+    /// The hub's unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("hub.sock")
+    }
+
     /// Held by the hub that writes this directory.
     pub fn lock(&self) -> PathBuf {
         self.0.join("lock")

@@ -8,18 +8,19 @@ pub type Random = Box<dyn FnMut() -> u64 + Send>;
 
 /// The operating system's random numbers.
 pub fn system_random() -> Random {
-    Box::new(|| {
-        // Without randomness there are no safe tokens and no unique commits; there is nothing sensible to go on with.
-        getrandom::u64()
-            .unwrap_or_else(|error| panic!("the system gives no random numbers: {error}"))
-    })
+    Box::new(|| getrandom::u64().unwrap_or_else(|error| no_randomness(error)))
 }
 
 /// A token's secret: 256 random bits behind a mark by which people and scanners recognise it.
-pub fn new_secret() -> anyhow::Result<String> {
+pub fn new_secret() -> String {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
-    Ok(format!("tmst_{}", String::from(SecretHash(bytes))))
+    getrandom::fill(&mut bytes).unwrap_or_else(|error| no_randomness(error));
+    format!("tmst_{}", String::from(SecretHash(bytes)))
+}
+
+/// Without randomness there are no safe tokens and no unique commits; there is nothing sensible to go on with.
+fn no_randomness(error: getrandom::Error) -> ! {
+    panic!("the system gives no random numbers: {error}")
 }
 
 /// Returns what is kept of a secret. It is random and long, so a plain hash is enough.

@@ -1,6 +1,7 @@
 //! A running hub: the log, the loop, the door, and an orderly end.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
 use teamster_log::{Log, Options};
 use teamster_mcp::door::http as door;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::api::{self, Api};
@@ -72,11 +73,13 @@ pub async fn run(
         let _ = loop_ended.send(Some(outcome));
     });
 
-    let file = prepare(&handle, &data, address, (&name, project_named)).await?;
+    let socket = bind_socket(&data);
+    let mut file = prepare(&handle, &data, address, (&name, project_named)).await?;
+    file.socket = socket.as_ref().map(|_| data.socket());
     let (stop, mut stopped) = watch::channel(false);
     let served = door::Served::new(
         Arc::new(handle.clone()),
-        secret::hash,
+        door::Secrets { new: secret::new_secret, hash: secret::hash },
         Arc::new(|name, task| {
             tasks::spawn(name, task);
         }),
@@ -90,6 +93,15 @@ pub async fn run(
             tracing::warn!(%error, "cannot set TCP_NODELAY");
         }
     });
+    if let Some(socket) = socket {
+        let mut closing = stopped.clone();
+        let server = axum::serve(socket, router.clone()).with_graceful_shutdown(async move {
+            let _ = closing.wait_for(|stop| *stop).await;
+        });
+        tasks::spawn("serve the socket", async move {
+            let _ = server.await;
+        });
+    }
     let mut closing = stopped.clone();
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
         // An error means that nobody can stop us any more, so stop.
@@ -121,6 +133,7 @@ pub async fn run(
     }
     handle.shut_down().await;
     let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+    let _ = std::fs::remove_file(data.socket());
     if let Err(error) = std::fs::remove_file(data.hub()) {
         tracing::warn!(%error, "cannot remove {}", data.hub().display());
     }
@@ -154,6 +167,18 @@ async fn bind(data: &DataFiles, asked: Option<SocketAddr>) -> anyhow::Result<Tcp
     Ok(listener)
 }
 
+/// Opens the unix socket beside the log. The hub can do without: a path may be too long for one.
+fn bind_socket(data: &DataFiles) -> Option<UnixListener> {
+    let path = data.socket();
+    // Whoever listened here before is gone: we hold the directory's lock.
+    let _ = std::fs::remove_file(&path);
+    let bound = UnixListener::bind(&path).and_then(|listener| {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    });
+    bound.inspect_err(|error| tracing::warn!(%error, "no unix socket at {}", path.display())).ok()
+}
+
 /// Makes sure that the operator and the default agent have tokens and that new yaks have a name.
 async fn prepare(
     hub: &Handle,
@@ -179,6 +204,7 @@ async fn prepare(
         pid: std::process::id(),
         token_file: data.operator_token(),
         version: version.into(),
+        socket: None,
     })
 }
 
@@ -196,7 +222,7 @@ async fn ensure_token(
     {
         return Ok(());
     }
-    let secret = secret::new_secret()?;
+    let secret = secret::new_secret();
     write_private(file, format!("{secret}\n").as_bytes())?;
     let new = NewToken {
         principal,

@@ -22,11 +22,12 @@ use teamster_core::token::{SecretHash, Token};
 use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
 
+use super::lines;
 use super::rmcp::{Adapter, Asked};
 use super::sessions::Sessions;
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
-use crate::hub::Hub;
+use crate::hub::{Failure, Hub};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -37,27 +38,32 @@ const BODY_BYTES_IGNORED_MAX: usize = 64 * 1024 * 1024;
 /// Starts a background task with a name; the hub brings the way.
 pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
 
-/// Hashes a token's secret; the hub brings the way.
-pub type HashSecret = fn(&str) -> SecretHash;
+/// How tokens' secrets are made and hashed; the hub brings the way.
+#[derive(Debug, Clone, Copy)]
+pub struct Secrets {
+    pub new: fn() -> String,
+    pub hash: fn(&str) -> SecretHash,
+}
 
 /// What the door serves.
 pub struct Served {
     pub hub: Arc<dyn Hub>,
     pub catalogue: Catalogue,
-    pub hash_secret: HashSecret,
+    pub secrets: Secrets,
     pub spawn: Spawn,
     sessions: Arc<Sessions>,
     streams_end: CancellationToken,
 }
 
 impl Served {
-    pub fn new(hub: Arc<dyn Hub>, hash_secret: HashSecret, spawn: Spawn) -> Arc<Self> {
+    pub fn new(hub: Arc<dyn Hub>, secrets: Secrets, spawn: Spawn) -> Arc<Self> {
+        let sessions = Arc::new(Sessions::new(hub.clone()));
         Arc::new(Self {
             hub,
             catalogue: Catalogue::new(),
-            hash_secret,
+            secrets,
             spawn,
-            sessions: Arc::default(),
+            sessions,
             streams_end: CancellationToken::new(),
         })
     }
@@ -81,7 +87,7 @@ impl Served {
         let (only, None) = (given.next()?, given.next()) else { return None };
         let (scheme, secret) = only.to_str().ok()?.split_once(' ')?;
         let secret = Some(secret.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-        self.hub.state().tokens.by_secret(&(self.hash_secret)(secret)).cloned()
+        self.hub.state().tokens.by_secret(&(self.secrets.hash)(secret)).cloned()
     }
 }
 
@@ -200,20 +206,21 @@ async fn admit(State(served): State<Arc<Served>>, mut request: Request, next: Ne
 
 fn ends_with_token(response: Response, served: Arc<Served>, token: Arc<Token>) -> Response {
     let (parts, body) = response.into_parts();
-    let ended = async move {
-        let hub = served.hub.as_ref();
-        let watch = hub.watch(&Topic::Principal(token.principal.clone()));
-        let token_ended =
-            watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(()));
-        tokio::select! {
-            () = token_ended => {}
-            () = served.streams_end.cancelled() => {}
-        }
-    };
+    let ended = async move { token_ended(&served, &token).await };
     Response::from_parts(
         parts,
         Body::from_stream(body.into_data_stream().take_until(ended.boxed())),
     )
+}
+
+/// Waits until the token, or the hub, ends.
+pub(super) async fn token_ended(served: &Served, token: &Token) {
+    let hub = served.hub.as_ref();
+    let watch = hub.watch(&Topic::Principal(token.principal.clone()));
+    tokio::select! {
+        () = watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(())) => {}
+        () = served.streams_end.cancelled() => {}
+    }
 }
 
 async fn serve_mcp(
@@ -231,6 +238,9 @@ async fn serve_mcp(
     {
         return problem(StatusCode::FORBIDDEN, &message);
     }
+    if lines::is_asked_for(request.headers()) {
+        return lines::serve(served, request, token, scope).await;
+    }
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let session = request
         .headers()
@@ -238,7 +248,7 @@ async fn serve_mcp(
         .map(|id| id.to_str().unwrap_or_default().to_owned());
     if let Some(session) = &session {
         // Another's session is answered like one that never was.
-        if !served.sessions.belongs(session, &token.principal, &path) {
+        if !served.sessions.belongs(session, &token, &path) {
             return problem(StatusCode::NOT_FOUND, "session not found; initialize again");
         }
     }
@@ -246,17 +256,25 @@ async fn serve_mcp(
     let key =
         parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned());
     parts.extensions.insert(Asked { token: token.clone(), scope, key });
-    let body = match checked_body(&parts.method, body).await {
+    let method = parts.method.clone();
+    let body = match checked_body(&method, body).await {
         Ok(body) => body,
         Err(response) => return response,
     };
     let response = mcp.handle(Request::from_parts(parts, body)).await.map(Body::new);
-    if let Some(opened) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok())
-        && session.is_none()
-    {
-        served.sessions.bind(opened, &token.principal, &path);
+    let opened = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok());
+    let kept = match (&session, opened) {
+        (None, Some(opened)) => served.sessions.open(opened, &token, &path).await,
+        (Some(closed), _) if method == Method::DELETE && response.status().is_success() => {
+            served.sessions.close(closed, &token).await
+        }
+        (None, None) | (Some(_), _) => Ok(()),
+    };
+    match kept {
+        Ok(()) => response,
+        Err(Failure::Refused(refusal)) => problem(StatusCode::CONFLICT, &refusal.to_string()),
+        Err(Failure::Unavailable(why)) => problem(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
-    response
 }
 
 /// Reads the path `/mcp`, `/mcp/<set>` or `/mcp/session/<run>`.
@@ -270,10 +288,10 @@ fn scope(path: &str) -> Result<Scope, String> {
         format!("there is no tool set {shown:?}; there are {}", Set::ALL.map(Set::name).join(", "))
     })?;
     match run {
-        None => Ok(Scope { set: Some(set), run: RunName::default_run() }),
+        None => Ok(Scope { set: Some(set), ..Scope::all() }),
         Some(run) if set == Set::Session => {
             let run = RunName::parse(run).map_err(|bad| bad.to_string())?;
-            Ok(Scope { set: Some(set), run })
+            Ok(Scope { set: Some(set), run, names_run: true })
         }
         Some(_) => Err(format!("/mcp/{set} has no parts; only /mcp/session/<run> names a run")),
     }

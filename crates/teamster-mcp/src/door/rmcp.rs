@@ -29,6 +29,8 @@ pub(super) struct Asked {
 /// One session's, or one request's, view of the tools.
 pub(super) struct Adapter {
     served: Arc<Served>,
+    /// Who asks on a connection whose requests do not say so each time.
+    connection: Option<Asked>,
     /// Cancelled when the session is over, so that what watches for it ends too.
     over: CancellationToken,
     _ends_with_us: DropGuard,
@@ -40,10 +42,18 @@ const LIST_FRESH_MS: u64 = 60_000;
 impl Adapter {
     pub(super) fn new(served: Arc<Served>) -> Self {
         let over = CancellationToken::new();
-        Self { served, over: over.clone(), _ends_with_us: over.drop_guard() }
+        Self { served, connection: None, over: over.clone(), _ends_with_us: over.drop_guard() }
     }
 
-    fn asked(extensions: &rmcp::model::Extensions) -> Result<Asked, ErrorData> {
+    /// An adapter for one connection that was checked as a whole.
+    pub(super) fn for_connection(served: Arc<Served>, asked: Asked) -> Self {
+        Self { connection: Some(asked), ..Self::new(served) }
+    }
+
+    fn asked(&self, extensions: &rmcp::model::Extensions) -> Result<Asked, ErrorData> {
+        if let Some(asked) = &self.connection {
+            return Ok(asked.clone());
+        }
         let parts = extensions.get::<http::request::Parts>();
         let asked = parts.and_then(|parts| parts.extensions.get::<Asked>());
         asked.cloned().ok_or_else(|| {
@@ -100,7 +110,7 @@ impl ServerHandler for Adapter {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let asked = Self::asked(&context.extensions)?;
+        let asked = self.asked(&context.extensions)?;
         let mut result = ListToolsResult::with_all_items(tools(&self.served, &asked));
         result.ttl_ms = Some(LIST_FRESH_MS);
         result.cache_scope = Some(CacheScope::Private);
@@ -112,7 +122,7 @@ impl ServerHandler for Adapter {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let asked = Self::asked(&context.extensions)?;
+        let asked = self.asked(&context.extensions)?;
         // A key that is no text is refused like a malformed one: a call taken as without would not be repeatable.
         let key = context.meta.get("teamster/key").map(|key| key.as_str().unwrap_or_default());
         let key = key.or(asked.key.as_deref());
@@ -144,7 +154,7 @@ impl ServerHandler for Adapter {
 
     /// Tells a client of the current era when its tools change.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let asked = Self::asked(&context.request_context().extensions)?;
+        let asked = self.asked(&context.request_context().extensions)?;
         let mut known = tools(&self.served, &asked);
         loop {
             tokio::select! {
@@ -159,7 +169,7 @@ impl ServerHandler for Adapter {
 
     /// Tells a client of the older era when its tools change.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(asked) = Self::asked(&context.extensions) else { return };
+        let Ok(asked) = self.asked(&context.extensions) else { return };
         let (served, over, peer) = (self.served.clone(), self.over.clone(), context.peer.clone());
         let mut known = tools(&served, &asked);
         self.served.spawn("tell a session about its tools", async move {

@@ -1,81 +1,77 @@
 //! Sessions of the older protocol era: whose they are, and how to bring one back.
 //!
-//! rmcp ends a session that was idle for some minutes and would then make its client start over; and it does not ask
-//! who uses a session. Here each session belongs to the principal and the path that opened it, and is kept until it is
-//! closed or pushed out, so that an idle one is restored when its owner comes back.
+//! rmcp keeps sessions in memory, ends one that was idle for some minutes, and does not ask who uses it. What is needed
+//! to bring a session back is in the log instead: whose it is, where it was opened, and how its client introduced
+//! itself. So sessions outlive idleness and restarts, and another's session is like one that never was.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::transport::streamable_http_server::session::{
     SessionState, SessionStore, SessionStoreError,
 };
-use teamster_core::PrincipalName;
+use teamster_core::client_session::Command as SessionCommand;
+use teamster_core::token::Token;
+use teamster_core::{Caller, Command};
 
-/// As many sessions as are remembered; beyond that the oldest are forgotten, and their clients start over.
-const SESSIONS_MAX: usize = 10_000;
+use crate::hub::{Failure, Hub};
 
-#[derive(Debug, Default)]
 pub(super) struct Sessions {
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    by_id: HashMap<String, Session>,
-    oldest_first: VecDeque<String>,
-}
-
-#[derive(Debug, Default)]
-struct Session {
-    owner: Option<(PrincipalName, String)>,
-    state: Option<SessionState>,
+    hub: Arc<dyn Hub>,
+    /// How clients introduced themselves whose `initialize` is being answered.
+    opening: Mutex<HashMap<String, String>>,
 }
 
 impl Sessions {
-    /// Says whether the session `id` belongs to this principal at this path.
-    pub(super) fn belongs(&self, id: &str, principal: &PrincipalName, path: &str) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let owner = known.by_id.get(id).and_then(|session| session.owner.as_ref());
-        owner.is_some_and(|(owner, at)| owner == principal && at == path)
+    pub(super) fn new(hub: Arc<dyn Hub>) -> Self {
+        Self { hub, opening: Mutex::default() }
     }
 
-    /// Records whose the session is.
-    pub(super) fn bind(&self, id: &str, principal: &PrincipalName, path: &str) {
-        self.with(id, |session| session.owner = Some((principal.clone(), path.to_owned())));
+    /// Says whether the session `id` belongs to the token's principal at this path.
+    pub(super) fn belongs(&self, id: &str, token: &Token, path: &str) -> bool {
+        let state = self.hub.state();
+        state
+            .client_sessions
+            .get(id)
+            .is_some_and(|session| session.principal == token.principal && *session.path == *path)
     }
 
-    fn with(&self, id: &str, change: impl FnOnce(&mut Session)) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.by_id.contains_key(id) {
-            known.oldest_first.push_back(id.to_owned());
-            if known.oldest_first.len() > SESSIONS_MAX
-                && let Some(oldest) = known.oldest_first.pop_front()
-            {
-                known.by_id.remove(&oldest);
-            }
-        }
-        change(known.by_id.entry(id.to_owned()).or_default());
+    /// Keeps a session that was just opened.
+    pub(super) async fn open(&self, id: &str, token: &Token, path: &str) -> Result<(), Failure> {
+        let introduction = self.opening().remove(id).unwrap_or_default();
+        let (id, path) = (id.to_owned(), path.to_owned());
+        self.submit(token, SessionCommand::Open { id, path, introduction }).await
+    }
+
+    /// Forgets a session that its client has closed.
+    pub(super) async fn close(&self, id: &str, token: &Token) -> Result<(), Failure> {
+        self.submit(token, SessionCommand::Close { id: id.to_owned() }).await
+    }
+
+    async fn submit(&self, token: &Token, command: SessionCommand) -> Result<(), Failure> {
+        self.hub.submit(Caller::of(token), Command::ClientSession(command), None).await.map(|_| ())
+    }
+
+    fn opening(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait::async_trait]
 impl SessionStore for Sessions {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(known.by_id.get(id).and_then(|session| session.state.clone()))
+        let state = self.hub.state();
+        let Some(session) = state.client_sessions.get(id) else { return Ok(None) };
+        Ok(Some(serde_json::from_str(&session.introduction)?))
     }
 
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
-        self.with(id, |session| session.state = Some(state.clone()));
+        self.opening().insert(id.to_owned(), serde_json::to_string(state)?);
         Ok(())
     }
 
-    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.by_id.remove(id).is_some() {
-            known.oldest_first.retain(|known| known != id);
-        }
+    /// The door knows who closes a session and does it.
+    async fn delete(&self, _id: &str) -> Result<(), SessionStoreError> {
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod connect;
 mod down;
 mod log;
+mod mcp;
 mod status;
 mod token;
 mod tool;
@@ -47,6 +48,8 @@ enum Verb {
     Token(token::TokenArgs),
     /// Connect an agent program that is installed here
     Connect(connect::ConnectArgs),
+    /// Serve the tools over stdio, for clients that start their servers themselves
+    Mcp(mcp::McpArgs),
 }
 
 /// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
             Verb::Log(args) => wait_for(log::run(&data, args)),
             Verb::Token(args) => wait_for(token::run(&data, args)),
             Verb::Connect(args) => wait_for(connect::run(&data, args)),
+            Verb::Mcp(args) => mcp::run(&data, args),
         }
     });
     match outcome {

@@ -66,7 +66,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         bail!("{running}; see `teamster status`, or stop it with `teamster down`");
     }
     if args.detach {
-        return detach(&data, &directory, &args);
+        return detach(&data, &directory, args.dir.is_some(), args.listen);
     }
     let settings = Settings {
         data: data.clone(),
@@ -139,18 +139,28 @@ fn banner(ready: &Ready) -> String {
 /// How long the hub may take to say that it is ready before we say what we are waiting for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Starts the hub in the background, in the current directory, as `teamster up -d` does.
+pub(super) fn start_in_background(data: &DataFiles) -> anyhow::Result<()> {
+    detach(data, &std::env::current_dir()?, false, None)
+}
+
 /// Starts the hub in the background and returns when it is ready, or says why it is not.
-fn detach(data: &DataFiles, directory: &std::path::Path, args: &UpArgs) -> anyhow::Result<()> {
+fn detach(
+    data: &DataFiles,
+    directory: &std::path::Path,
+    project_named: bool,
+    listen: Option<SocketAddr>,
+) -> anyhow::Result<()> {
     make_private_directory(data.directory())?;
     let log_path = data.hub_log();
     let log =
         open_log(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut command = background_command(directory)?;
     command.arg("--data").arg(data.directory()).args(["up", "--in-background"]);
-    if args.dir.is_some() {
+    if project_named {
         command.arg("--dir").arg(directory);
     }
-    if let Some(listen) = args.listen {
+    if let Some(listen) = listen {
         command.args(["--listen", &listen.to_string()]);
     }
     let start = log.metadata()?.len();

@@ -19,7 +19,7 @@ struct Fixture {
     hub: Hub,
     token: String,
     yaks: [String; 2],
-    n_events: u64,
+    n_events: usize,
 }
 
 impl Fixture {

@@ -242,7 +242,7 @@ fn hub_json_is_private_complete_and_gone_after_a_clean_end() {
             .expect("it is JSON");
         let expected = json!({
             "url": hub.url, "pid": hub.pid(), "token_file": hub.data().join("operator.token"),
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": env!("CARGO_PKG_VERSION"), "socket": hub.data().join("hub.sock"),
         });
         assert_eq!(file, expected);
         assert_eq!(mode(&path), 0o600);

@@ -11,4 +11,5 @@ mod normal;
 mod real_agents;
 mod scripted_model;
 mod simulation;
+mod stdio;
 mod transcripts;

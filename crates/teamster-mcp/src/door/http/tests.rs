@@ -38,7 +38,7 @@ async fn what_watches_for_a_session_ends_with_it() {
             let _ = ended.send(name);
         });
     });
-    let served = Served::new(Arc::new(hub), hash, spawn);
+    let served = Served::new(Arc::new(hub), Secrets { new: String::new, hash }, spawn);
     let router = router(served, Router::new(), 1);
 
     let client = json!({"name": "test", "version": "1"});
