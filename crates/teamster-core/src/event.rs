@@ -55,7 +55,8 @@ pub struct Summary {
 
 impl Summary {
     pub(crate) fn new(icon: &'static str, text: String) -> Self {
-        Self { icon, text, run: None }
+        // A line stays a line: what an agent wrote must not look like other lines of the log.
+        Self { icon, text: text.replace(['\n', '\r', '\t'], " "), run: None }
     }
 }
 

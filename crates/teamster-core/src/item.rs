@@ -207,7 +207,8 @@ pub enum Refusal {
     TooManyDependencies(ItemId),
 }
 
-fn shortened(content: &str) -> String {
+/// Returns a text's beginning, as much as is needed to recognise it.
+pub fn shortened(content: &str) -> String {
     match content.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &content[..end]),
         None => content.to_owned(),
@@ -554,7 +555,7 @@ impl Event {
             }
             Self::Claimed { id } => Summary::new("take", format!("{id} claimed")),
             Self::Released { id } => {
-                Summary::new("free", format!("{id} released: its holder ended"))
+                Summary::new("free", format!("{id} released: its holder's token ended"))
             }
         }
     }

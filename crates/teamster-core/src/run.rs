@@ -11,6 +11,8 @@ use crate::iteration::{self, Iterations};
 use crate::note::{self, Notes};
 use crate::{Context, Record, RunName, Summary, Timestamp};
 
+/// As many items as one token may have in progress: when it ends they are all released in one commit.
+pub const HELD_MAX: usize = 1_000;
 /// As many runs as one workspace may hold.
 pub const RUNS_MAX: usize = 10_000;
 
@@ -55,6 +57,8 @@ pub enum Refusal {
         "cannot complete session: {n} task(s) not in terminal state ({first}); complete, block or cancel them first"
     )]
     Unfinished { n: u32, first: String },
+    #[error("you have {HELD_MAX} tasks in progress, which is the limit; finish some of them first")]
+    TooManyHeld,
     #[error("there are {RUNS_MAX} runs, which is the limit; use one of them")]
     TooMany,
 }
@@ -97,6 +101,16 @@ impl Runs {
     ) -> Result<Vec<Event>, Refusal> {
         if !self.by_name.contains_key(name) && self.by_name.len() >= RUNS_MAX {
             return Err(Refusal::TooMany);
+        }
+        let starts = matches!(
+            &command,
+            Command::Item(item::Command::Claim)
+                | Command::Item(item::Command::Update { status: Some(Status::InProgress), .. })
+        );
+        if starts
+            && cx.caller.token.is_some_and(|token| self.held_by(token).nth(HELD_MAX - 1).is_some())
+        {
+            return Err(Refusal::TooManyHeld);
         }
         let run = self.get(name);
         let mut events: Vec<Event> = match command {

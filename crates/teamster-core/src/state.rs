@@ -91,7 +91,8 @@ impl State {
         cx: &Context,
     ) -> Result<Decision, Refusal> {
         // A token can end between the door and here; after that it decides nothing any more.
-        if cx.caller.token.is_some_and(|token| self.tokens.get(token).is_none()) {
+        let alive = |token| self.tokens.get(token).is_some_and(|token| !token.is_over(cx.now));
+        if cx.caller.token.is_some_and(|token| !alive(token)) {
             return Err(token::Refusal::Ended.into());
         }
         if let Some(key) = key

@@ -47,11 +47,19 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
 }
 
+impl Token {
+    /// Says whether the token's time is over; the event that ends it may still be on its way.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
 /// What a new token shall be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewToken {
     pub principal: PrincipalName,
     pub kind: Kind,
+    #[serde(rename = "secret_hash")]
     pub secret: SecretHash,
     pub grants: Grants,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +106,7 @@ pub enum Refusal {
         "{principal} has a live token already ({id}); choose another --name, or --replace to end the old one"
     )]
     NameTaken { principal: PrincipalName, id: TokenId },
-    #[error("the name {0} is the hub's own; choose another --name")]
+    #[error("the name {0} belongs to the hub or its operator; choose another --name")]
     NameReserved(PrincipalName),
     #[error("a token with this secret exists already; make a new secret")]
     SecretTaken,
@@ -216,7 +224,10 @@ impl Tokens {
         let mut events = Vec::new();
         if let Some(old) = self.by_principal(&new.principal) {
             // The operator's token file can be lost and made again, but no agent may take the operator's name.
-            if !replace || old.kind != new.kind {
+            if old.kind != new.kind {
+                return Err(Refusal::NameReserved(new.principal.clone()));
+            }
+            if !replace {
                 return Err(Refusal::NameTaken { principal: new.principal.clone(), id: old.id });
             }
             events.push(ended(old, Ending::Replaced));

@@ -40,22 +40,6 @@ impl Set {
             Self::Yaks => sentence(message),
         }
     }
-
-    /// Says in the set's own way that the caller does not have a tool.
-    pub(crate) fn not_granted(self, tool: &str) -> String {
-        match self {
-            Self::Session => {
-                format!(
-                    "error: {tool} is not granted to this token here; tools/list shows what is, and an operator can grant more"
-                )
-            }
-            Self::Yaks => tools_yaks_refusal(tool),
-        }
-    }
-}
-
-fn tools_yaks_refusal(tool: &str) -> String {
-    format!("Only the main group can {}.", crate::tools::yaks::what_it_does(tool))
 }
 
 /// Makes a sentence of a refusal: capital letter, full stop. A field's name at its beginning stays as it is.
@@ -81,6 +65,8 @@ pub(crate) trait Tool {
     const SET: Set;
     const NAME: &'static str;
     const NEEDS: Needs;
+    /// What callers are told who do not have the tool, where the set has its own words for that.
+    const NOT_GRANTED: Option<&'static str> = None;
     /// The arguments; their documentation is what the model reads.
     type Args: DeserializeOwned + JsonSchema + Send;
 
@@ -98,6 +84,7 @@ pub struct Entry {
     pub set: Set,
     pub name: &'static str,
     pub needs: Needs,
+    not_granted: Option<&'static str>,
     pub description: String,
     pub schema: Arc<Map<String, Value>>,
     pub(crate) run: Run,
@@ -120,10 +107,20 @@ impl Entry {
             set: T::SET,
             name: T::NAME,
             needs: T::NEEDS,
+            not_granted: T::NOT_GRANTED,
             description,
             schema: Arc::new(schema),
             run,
         }
+    }
+
+    /// Says that the caller does not have the tool.
+    pub(crate) fn refusal(&self) -> String {
+        let name = self.name;
+        self.not_granted.map_or_else(
+            || self.set.failure(&format!("{name} is not granted to this token here; tools/list shows what is, and an operator can grant more")),
+            str::to_owned,
+        )
     }
 
     /// Says whether calling the tool changes nothing.

@@ -97,7 +97,7 @@ pub async fn dispatch(
         let bound = hub.state().check_run(token, &scope.run);
         let text = match bound {
             Err(bound) if entry.set == crate::Set::Session => entry.set.failure(&bound),
-            Err(_) | Ok(()) => entry.set.not_granted(entry.name),
+            Err(_) | Ok(()) => entry.refusal(),
         };
         return Ok(Answer { text, is_error: true });
     }
@@ -133,9 +133,22 @@ fn failed(entry: &Entry, message: &str) -> Answer {
 
 /// Tells calls apart, so that a key cannot be used for two different ones.
 fn call_print(entry: &Entry, scope: &Scope, arguments: &Map<String, Value>) -> u64 {
-    let arguments = serde_json::to_string(arguments).unwrap_or_default();
+    let arguments = in_order(&Value::Object(arguments.clone())).to_string();
     let parts = [entry.set.name(), entry.name, scope.run.as_str(), &arguments];
     text::fingerprint(parts.into_iter().flat_map(|part| part.bytes().chain([0])))
+}
+
+/// Returns the value with the members of its objects in order: who repeats a call may write them in another.
+fn in_order(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let sorted: std::collections::BTreeMap<&String, Value> =
+                object.iter().map(|(name, value)| (name, in_order(value))).collect();
+            sorted.into_iter().map(|(name, value)| (name.clone(), value)).collect()
+        }
+        Value::Array(values) => values.iter().map(in_order).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
 }
 
 /// Refuses an array where the schema has an object: serde would read it as the object's fields in their order.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Event, Refusal, State};
+use teamster_core::{Caller, Command, Event, Refusal, State, Timestamp};
 use tokio::sync::Notify;
 
 /// What a command came to, durable before anyone learns of it.
@@ -25,12 +25,18 @@ pub enum Failure {
     /// Nothing was changed; the reason says whether trying again can help.
     #[error("nothing was changed: {0}")]
     Unavailable(String),
+    /// It may or may not have been carried out.
+    #[error("it is unknown whether anything was changed: {0}")]
+    Unknown(String),
 }
 
 /// The hub as its doors and tools see it.
 pub trait Hub: Send + Sync + 'static {
     /// Returns the newest state that can no longer be lost. Never waits.
     fn state(&self) -> Arc<State>;
+
+    /// Returns the time.
+    fn now(&self) -> Timestamp;
 
     /// Decides a command and makes what it causes durable.
     fn submit(

@@ -64,6 +64,10 @@ pub(crate) fn hash(secret: &str) -> SecretHash {
 }
 
 impl Hub for TestHub {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
     fn state(&self) -> Arc<State> {
         Arc::new(self.state.lock().unwrap().clone())
     }

@@ -39,6 +39,9 @@ pub struct Api {
     pub stop: watch::Sender<bool>,
 }
 
+/// Who connects with the line that `teamster up` prints.
+pub const DEFAULT_AGENT: &str = "agent";
+
 /// As many commits as one page of the log has.
 const LOG_PAGE: usize = 500;
 /// The longest that a request waits for the log to grow.
@@ -82,7 +85,7 @@ impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let status = match failure {
             Failure::Refused(_) => StatusCode::CONFLICT,
-            Failure::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Failure::Unavailable(_) | Failure::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, failure.to_string())
     }
@@ -179,6 +182,11 @@ async fn create_token(
     let secret = secret::new_secret();
     let name =
         asked.name.unwrap_or_else(|| format!("agent-{}", api.hub.state().tokens.next_id().0));
+    if name == DEFAULT_AGENT {
+        return Err(bad(
+            "the name agent belongs to the line that `teamster up` prints; choose another --name",
+        ));
+    }
     let new = NewToken {
         principal: PrincipalName::parse(&name).map_err(bad)?,
         kind: Kind::Agent,

@@ -61,18 +61,38 @@ impl Client {
         match Self::connect_if_running(data).await? {
             Some(client) => Ok(client),
             None => bail!(
-                "no hub is running for {}; start it with `teamster up -d`",
-                data.directory().display()
+                "no hub is running for {}; start it with `{}`",
+                data.directory().display(),
+                data.call("up -d")
             ),
         }
     }
 
-    /// Connects to the hub of this data directory, if there is one.
+    /// Connects to the hub of this data directory, if there is one. Its lock says so, and nothing else: a hub that was
+    /// killed leaves its file behind, and whoever listens on its port now is not to be told a token.
     pub async fn connect_if_running(data: &DataFiles) -> anyhow::Result<Option<Self>> {
-        let Some(hub) = HubFile::read(data)? else { return Ok(None) };
+        let Some(pid) = holder(data) else { return Ok(None) };
+        let hub = HubFile::read(data).ok().flatten().filter(|hub| hub.pid == pid);
+        let Some(hub) = hub else {
+            bail!(
+                "process {pid} holds {} but does not say where it listens: it is starting, or its hub.json is gone; \
+                 try again, or end that process",
+                data.directory().display()
+            );
+        };
+        match Self::connect_to(hub).await {
+            Ok(client) => Ok(Some(client)),
+            // It is on its way out: it holds the lock as long as it lives.
+            Err(_) => {
+                wait_until_gone(data).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn connect_to(hub: HubFile) -> anyhow::Result<Self> {
         let authority = hub.url.trim_start_matches("http://").to_owned();
-        // A hub that was killed leaves its file behind; then nobody listens.
-        let Ok(stream) = TcpStream::connect(&authority).await else { return Ok(None) };
+        let stream = TcpStream::connect(&authority).await?;
         stream.set_nodelay(true)?;
         let token = read_token(&hub.token_file)?;
         let (connection, driver) =
@@ -81,7 +101,10 @@ impl Client {
             // The end of the connection shows in the request that needed it.
             let _ = driver.await;
         });
-        Ok(Some(Self { hub, authority, token, connection }))
+        let mut client = Self { hub, authority, token, connection };
+        // A process that is ending still accepts connections; only an answer shows that it is there.
+        client.get("/api/status").await?;
+        Ok(client)
     }
 
     /// Says so if the hub is of another version than this program.
@@ -89,7 +112,7 @@ impl Client {
         let ours = env!("CARGO_PKG_VERSION");
         let theirs = &self.hub.version;
         (theirs != ours).then(|| {
-            format!("the hub runs version {theirs}, this is {ours}; restart it with `teamster down` and `teamster up -d`")
+            format!("the hub runs version {theirs}, this is {ours}; restart it (`teamster down`, `teamster up -d`)")
         })
     }
 
@@ -185,6 +208,27 @@ impl Client {
         let answer = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
         Ok((status, answer))
     }
+}
+
+/// Returns the process that holds a data directory, if one does.
+fn holder(data: &DataFiles) -> Option<u32> {
+    let mut file = std::fs::File::open(data.lock()).ok()?;
+    match file.try_lock_shared() {
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            std::io::Read::read_to_string(&mut file, &mut pid).ok()?;
+            Some(pid.trim().parse().unwrap_or(0))
+        }
+        Ok(()) | Err(std::fs::TryLockError::Error(_)) => None,
+    }
+}
+
+/// Waits until the hub that holds this data directory has ended.
+pub async fn wait_until_gone(data: &DataFiles) -> anyhow::Result<()> {
+    let lock = data.lock();
+    // The hub holds this lock for as long as it lives, so getting it means that it is gone.
+    let gone = tokio::task::spawn_blocking(move || std::fs::File::open(lock)?.lock_shared());
+    gone.await?.context("cannot tell whether the hub is gone")
 }
 
 /// Reads a token's secret from its file.

@@ -30,8 +30,18 @@ pub struct Place {
 }
 
 impl Place {
+    /// Returns the files of the workspace, which also know how to call this program for it.
+    pub fn data_files(&self) -> anyhow::Result<DataFiles> {
+        let flag = match &self.data {
+            Some(data) => format!(" --data {}", data.display()),
+            None if self.workspace == "default" => String::new(),
+            None => format!(" --workspace {}", self.workspace),
+        };
+        Ok(DataFiles { directory: self.data_directory()?, flag })
+    }
+
     /// Returns the data directory.
-    pub fn data_directory(&self) -> anyhow::Result<PathBuf> {
+    fn data_directory(&self) -> anyhow::Result<PathBuf> {
         if let Some(data) = &self.data {
             return std::path::absolute(data)
                 .with_context(|| format!("cannot use {} as a directory", data.display()));
@@ -61,7 +71,17 @@ fn state_home() -> anyhow::Result<PathBuf> {
 /// Returns the user's home directory.
 pub fn home() -> anyhow::Result<PathBuf> {
     let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    home.context("HOME is not set, so there is no place for data; name one with --data DIR")
+    home.context("HOME is not set; set it, or name what is needed (--data DIR for the hub's data)")
+}
+
+/// Returns where Claude Code keeps its configuration.
+pub fn claude_home() -> anyhow::Result<PathBuf> {
+    variable("CLAUDE_CONFIG_DIR").map(PathBuf::from).map_or_else(home, Ok)
+}
+
+/// Returns where Codex keeps its configuration.
+pub fn codex_home() -> anyhow::Result<PathBuf> {
+    variable("CODEX_HOME").map(PathBuf::from).map_or_else(|| Ok(home()?.join(".codex")), Ok)
 }
 
 /// Returns where the user's programs keep their configuration.
@@ -73,7 +93,7 @@ pub fn config_home() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns how a person calls this program: by its name if that finds it, else by its path.
-pub fn own_name() -> String {
+fn own_name() -> String {
     let own = std::env::current_exe().unwrap_or_else(|_| "teamster".into());
     let found = variable("PATH").into_iter().any(|path| {
         let mut programs = std::env::split_paths(&path).map(|directory| directory.join("teamster"));
@@ -84,7 +104,7 @@ pub fn own_name() -> String {
 
 /// Returns what to log, in the words of `tracing_subscriber`.
 pub fn log_filter() -> String {
-    variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,teamster=info".into())
+    variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,rmcp=off,teamster=info".into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
@@ -94,50 +114,55 @@ fn variable(name: &str) -> Option<String> {
 
 /// The files in a data directory that the shell keeps beside the log.
 #[derive(Debug, Clone)]
-pub struct DataFiles(PathBuf);
+pub struct DataFiles {
+    directory: PathBuf,
+    /// What a command needs so that it means this workspace.
+    flag: String,
+}
 
 impl DataFiles {
-    pub fn new(data: impl Into<PathBuf>) -> Self {
-        Self(data.into())
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    pub fn directory(&self) -> &Path {
-        &self.0
+    /// Returns the command line that does `verb` in this workspace, as a person would type it.
+    pub fn call(&self, verb: &str) -> String {
+        format!("{}{} {verb}", own_name(), self.flag)
     }
 
     /// Tells programs about the running hub.
     pub fn hub(&self) -> PathBuf {
-        self.0.join("hub.json")
+        self.directory.join("hub.json")
     }
 
     /// The operator's token.
     pub fn operator_token(&self) -> PathBuf {
-        self.0.join("operator.token")
+        self.directory.join("operator.token")
     }
 
     /// The token of whatever connects with the line that `up` prints.
     pub fn agent_token(&self) -> PathBuf {
-        self.0.join("agent.token")
+        self.directory.join("agent.token")
     }
 
     /// Where the hub listens, remembered so that installed configurations survive restarts.
     pub fn address(&self) -> PathBuf {
-        self.0.join("address")
+        self.directory.join("address")
     }
 
     /// What a hub in the background says.
     pub fn hub_log(&self) -> PathBuf {
-        self.0.join("hub.log")
+        self.directory.join("hub.log")
     }
 
     /// The hub's unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.0.join("hub.sock")
+        self.directory.join("hub.sock")
     }
 
     /// Held by the hub that writes this directory.
     pub fn lock(&self) -> PathBuf {
-        self.0.join("lock")
+        self.directory.join("lock")
     }
 }
 

@@ -84,9 +84,8 @@ pub async fn run(
             tasks::spawn(name, task);
         }),
     );
-    let streams = served.streams_end();
     let api = api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone() });
-    let router = door::router(served, api, address.port());
+    let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
     let listener = listener.tap_io(|stream| {
         if let Err(error) = stream.set_nodelay(true) {
@@ -126,11 +125,13 @@ pub async fn run(
     }
     // First the doors, then the loop, then the log, so that every call that was let in is answered.
     let _ = stop.send(true);
-    streams.cancel();
+    served.end_streams();
     let mut door_end = door_end;
-    if tokio::time::timeout(DOORS_PATIENCE, door_end.wait_for(|ended| *ended)).await.is_err() {
+    let doors_end = async { tokio::join!(door_end.wait_for(|ended| *ended), served.lines_ended()) };
+    if tokio::time::timeout(DOORS_PATIENCE, doors_end).await.is_err() {
         tracing::warn!("some connections did not end in time and were cut");
     }
+    served.end_calls();
     handle.shut_down().await;
     let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
     let _ = std::fs::remove_file(data.socket());
@@ -192,7 +193,7 @@ async fn prepare(
     let operator = PrincipalName::parse("operator")?;
     ensure_token(hub, &data.operator_token(), operator, Kind::Operator, Grants::everything())
         .await?;
-    let agent = PrincipalName::parse("agent")?;
+    let agent = PrincipalName::parse(api::DEFAULT_AGENT)?;
     let grants = Grants::new([Grant::Full, Grant::Main]);
     ensure_token(hub, &data.agent_token(), agent, Kind::Agent, grants).await?;
     if named || hub.state().yaks.prefix().is_none() {

@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::Duration;
 
 use super::{OpenError, Options, files};
 
@@ -25,7 +26,7 @@ impl Lock {
         }
         let path = dir.join("lock");
         let mut file = files::create(&path).map_err(|error| failed("open", &path, error))?;
-        match file.try_lock() {
+        match try_for_a_moment(&file) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(OpenError::InUse { dir: dir.to_owned(), pid: read_pid(&mut file) });
@@ -45,9 +46,22 @@ impl Lock {
     }
 }
 
+/// Takes the lock, unless somebody keeps it. Whoever only asks whether it is taken holds it for a moment, too.
+fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
+    const TRIES: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(5);
+    for _ in 1..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            taken => return taken,
+        }
+    }
+    file.try_lock()
+}
+
 /// Where unfinished files are.
 pub(super) fn scratch(dir: &Path) -> PathBuf {
-    dir.join("tmp")
+    dir.join("log.unfinished")
 }
 
 pub(super) fn engine_path(dir: &Path) -> PathBuf {

@@ -288,7 +288,7 @@ async fn a_damaged_snapshot_is_ignored_and_replaced() {
 async fn unfinished_files_are_removed_when_the_log_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path(), Options::default()).unwrap());
-    let unfinished = dir.path().join("tmp").join("1-1");
+    let unfinished = dir.path().join("log.unfinished").join("1-1");
     fs::write(&unfinished, "half a bl").unwrap();
     drop(open(dir.path(), Options::default()).unwrap());
     assert!(!unfinished.exists());

@@ -21,6 +21,7 @@ use teamster_core::RunName;
 use teamster_core::token::{SecretHash, Token};
 use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::lines;
 use super::rmcp::{Adapter, Asked};
@@ -53,6 +54,8 @@ pub struct Served {
     pub spawn: Spawn,
     sessions: Arc<Sessions>,
     streams_end: CancellationToken,
+    calls_end: CancellationToken,
+    lines: TaskTracker,
 }
 
 impl Served {
@@ -65,12 +68,33 @@ impl Served {
             spawn,
             sessions,
             streams_end: CancellationToken::new(),
+            calls_end: CancellationToken::new(),
+            lines: TaskTracker::new(),
         })
     }
 
-    /// Returns what ends all open streams when it is cancelled; they would otherwise keep a stopping hub waiting.
-    pub fn streams_end(&self) -> CancellationToken {
+    /// Ends all open streams, which would otherwise keep a stopping hub waiting. Calls under way are finished.
+    pub fn end_streams(&self) {
+        self.streams_end.cancel();
+        self.lines.close();
+    }
+
+    /// Waits until the connections of lines have finished their calls.
+    pub async fn lines_ended(&self) {
+        self.lines.wait().await;
+    }
+
+    /// Ends what is left when the hub's patience is over.
+    pub fn end_calls(&self) {
+        self.calls_end.cancel();
+    }
+
+    pub(super) fn streams_ended(&self) -> CancellationToken {
         self.streams_end.clone()
+    }
+
+    pub(super) fn lines(&self) -> &TaskTracker {
+        &self.lines
     }
 
     pub(super) fn spawn(
@@ -87,7 +111,8 @@ impl Served {
         let (only, None) = (given.next()?, given.next()) else { return None };
         let (scheme, secret) = only.to_str().ok()?.split_once(' ')?;
         let secret = Some(secret.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-        self.hub.state().tokens.by_secret(&(self.secrets.hash)(secret)).cloned()
+        let token = self.hub.state().tokens.by_secret(&(self.secrets.hash)(secret)).cloned();
+        token.filter(|token| !token.is_over(self.hub.now()))
     }
 }
 
@@ -99,7 +124,9 @@ pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
     let mcp = mcp_service(&served);
     let admitted = Router::new()
         .route("/mcp", axum::routing::any(serve_mcp))
+        .route("/mcp/", axum::routing::any(serve_mcp))
         .route("/mcp/{set}", axum::routing::any(serve_mcp))
+        .route("/mcp/{set}/", axum::routing::any(serve_mcp))
         .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp))
         .with_state((served.clone(), mcp))
         .merge(more)
@@ -124,7 +151,7 @@ fn mcp_service(served: &Arc<Served>) -> Mcp {
         // `guard` checks both, on every route and not only here.
         .disable_allowed_hosts()
         .disable_allowed_origins();
-    config.cancellation_token = served.streams_end();
+    config.cancellation_token = served.calls_end.clone();
     config.session_store = Some(served.sessions.clone());
     let served = served.clone();
     StreamableHttpService::new(move || Ok(Adapter::new(served.clone())), Arc::new(sessions), config)
@@ -196,31 +223,44 @@ async fn admit(State(served): State<Arc<Served>>, mut request: Request, next: Ne
         return response;
     };
     request.extensions_mut().insert(token.clone());
+    let listens = request.method() == Method::GET
+        || request
+            .headers()
+            .get("mcp-method")
+            .is_some_and(|method| method == "subscriptions/listen");
     let response = next.run(request).await;
     let is_stream = response
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind == "text/event-stream");
-    if is_stream { ends_with_token(response, served, token) } else { response }
+    if is_stream { ends_with_token(response, served, token, listens) } else { response }
 }
 
-fn ends_with_token(response: Response, served: Arc<Served>, token: Arc<Token>) -> Response {
+/// Ends a stream with its token; one that only listens ends also when the hub does.
+fn ends_with_token(
+    response: Response,
+    served: Arc<Served>,
+    token: Arc<Token>,
+    listens: bool,
+) -> Response {
     let (parts, body) = response.into_parts();
-    let ended = async move { token_ended(&served, &token).await };
+    let ended = async move {
+        tokio::select! {
+            () = token_ended(&served, &token) => {}
+            () = served.streams_end.cancelled(), if listens => {}
+        }
+    };
     Response::from_parts(
         parts,
         Body::from_stream(body.into_data_stream().take_until(ended.boxed())),
     )
 }
 
-/// Waits until the token, or the hub, ends.
+/// Waits until the token ends.
 pub(super) async fn token_ended(served: &Served, token: &Token) {
     let hub = served.hub.as_ref();
     let watch = hub.watch(&Topic::Principal(token.principal.clone()));
-    tokio::select! {
-        () = watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(())) => {}
-        () = served.streams_end.cancelled() => {}
-    }
+    watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(())).await;
 }
 
 async fn serve_mcp(
@@ -271,9 +311,15 @@ async fn serve_mcp(
         (None, None) | (Some(_), _) => Ok(()),
     };
     match kept {
+        // Some clients take «accepted» for a session that is still there.
+        Ok(()) if method == Method::DELETE && response.status() == StatusCode::ACCEPTED => {
+            StatusCode::NO_CONTENT.into_response()
+        }
         Ok(()) => response,
         Err(Failure::Refused(refusal)) => problem(StatusCode::CONFLICT, &refusal.to_string()),
-        Err(Failure::Unavailable(why)) => problem(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
+            problem(StatusCode::SERVICE_UNAVAILABLE, &why)
+        }
     }
 }
 

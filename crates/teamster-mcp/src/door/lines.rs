@@ -16,6 +16,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use serde::Deserialize;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::{Caller, Command, PrincipalName, TeamName};
+use tokio_util::sync::CancellationToken;
 
 use super::http::{BODY_BYTES_MAX, Served, problem, token_ended};
 use super::rmcp::{Adapter, Asked};
@@ -63,33 +64,39 @@ pub(super) async fn serve(
     };
     let served_token = opened_for.clone().unwrap_or(token);
     let connection = served.clone();
-    served.spawn("serve lines", async move {
-        if let Ok(upgraded) = upgrade.await {
-            let (read, write) = tokio::io::split(TokioIo::new(upgraded));
-            let transport = AsyncRwTransport::new(read, write).with_max_line_length(BODY_BYTES_MAX);
-            let asked = Asked { token: served_token.clone(), scope, key: None };
-            let adapter = Adapter::for_connection(connection.clone(), asked);
-            tokio::select! {
-                () = serve_transport(adapter, transport) => {}
-                () = token_ended(&connection, &served_token) => {}
+    served.spawn(
+        "serve lines",
+        served.lines().track_future(async move {
+            if let Ok(upgraded) = upgrade.await {
+                let (read, write) = tokio::io::split(TokioIo::new(upgraded));
+                let transport =
+                    AsyncRwTransport::new(read, write).with_max_line_length(BODY_BYTES_MAX);
+                let asked = Asked { token: served_token.clone(), scope, key: None };
+                let adapter = Adapter::for_connection(connection.clone(), asked);
+                tokio::select! {
+                    () = serve_transport(adapter, transport, connection.streams_ended().child_token()) => {}
+                    () = token_ended(&connection, &served_token) => {}
+                }
             }
-        }
-        if let Some(agent) = opened_for {
-            end(&connection, &agent).await;
-        }
-    });
+            if let Some(agent) = opened_for {
+                end(&connection, &agent).await;
+            }
+        }),
+    );
     let to = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];
     (StatusCode::SWITCHING_PROTOCOLS, to).into_response()
 }
 
+/// Serves the connection until it ends, or until the hub does and the calls under way are answered.
 async fn serve_transport<R, W>(
     adapter: Adapter,
     transport: AsyncRwTransport<rmcp::RoleServer, R, W>,
+    hub_ends: CancellationToken,
 ) where
     R: tokio::io::AsyncRead + Send + Unpin + 'static,
     W: tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    match rmcp::serve_server(adapter, transport).await {
+    match rmcp::service::serve_server_with_ct(adapter, transport, hub_ends).await {
         Ok(running) => {
             // How it ended says only that it did.
             let _ = running.waiting().await;
@@ -138,7 +145,9 @@ async fn open_for(
         served.hub.submit(Caller::of(operator), create, None).await.map_err(
             |failure| match failure {
                 Failure::Refused(refusal) => (StatusCode::CONFLICT, refusal.to_string()),
-                Failure::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+                Failure::Unavailable(why) | Failure::Unknown(why) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, why)
+                }
             },
         )?;
     let made = done.state.tokens.by_secret(&secret).cloned();

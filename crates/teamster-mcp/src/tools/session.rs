@@ -51,7 +51,7 @@ pub(crate) struct TaskAddArgs {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object such as {\"content\": \"write the docs\"}")]
 pub(crate) struct NewTask {
     content: String,
     /// Default remaining.
@@ -85,7 +85,7 @@ impl Tool for TaskAdd {
         let added: Vec<String> = in_run(&done)
             .filter_map(|event| match event {
                 run::Event::Item(item::Event::Added { id, content, .. }) => {
-                    Some(format!("\n  {id}: {content}"))
+                    Some(format!("\n  {id}: {}", indented(&item::shortened(content))))
                 }
                 _ => None,
             })
@@ -261,7 +261,10 @@ pub(crate) struct NoteAddArgs {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"content\": \"use make\", \"type\": \"tip\"}"
+)]
 pub(crate) struct NewNoteArgs {
     content: String,
     #[serde(rename = "type")]

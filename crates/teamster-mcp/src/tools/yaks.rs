@@ -17,19 +17,6 @@ use crate::dispatch::{Call, Reply, ToolError};
 use crate::hub::Done;
 use crate::paging::Page;
 
-/// Completes the sentence «Only the main group can …».
-pub(crate) fn what_it_does(tool: &str) -> &'static str {
-    match tool {
-        CreateYak::NAME => "create yaks",
-        UpdateYak::NAME => "update yaks",
-        ShaveYak::NAME => "shave yaks",
-        ShornYak::NAME => "mark yaks as shorn",
-        RegrowYak::NAME => "regrow yaks",
-        DepYak::NAME => "change the dependencies of yaks",
-        _ => "do this",
-    }
-}
-
 async fn submit(cx: &Call<'_>, command: YakCommand) -> Result<Done, ToolError> {
     cx.submit(Command::Yak(command)).await
 }
@@ -62,6 +49,7 @@ impl Tool for CreateYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "create_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> = Some("Only the main group can create yaks.");
     type Args = CreateYakArgs;
 
     async fn call(cx: &Call<'_>, args: CreateYakArgs) -> Result<Reply, ToolError> {
@@ -263,6 +251,7 @@ impl Tool for UpdateYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "update_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> = Some("Only the main group can update yaks.");
     type Args = UpdateYakArgs;
 
     async fn call(cx: &Call<'_>, args: UpdateYakArgs) -> Result<Reply, ToolError> {
@@ -292,6 +281,7 @@ impl Tool for ShaveYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "shave_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> = Some("Only the main group can shave yaks.");
     type Args = ShaveYakArgs;
 
     async fn call(
@@ -323,6 +313,7 @@ impl Tool for ShornYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "shorn_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> = Some("Only the main group can mark yaks as shorn.");
     type Args = ShornYakArgs;
 
     async fn call(
@@ -355,6 +346,7 @@ impl Tool for RegrowYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "regrow_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> = Some("Only the main group can regrow yaks.");
     type Args = RegrowYakArgs;
 
     async fn call(
@@ -390,6 +382,8 @@ impl Tool for DepYak {
     const SET: Set = Set::Yaks;
     const NAME: &'static str = "dep_yak";
     const NEEDS: Needs = Needs::Main;
+    const NOT_GRANTED: Option<&str> =
+        Some("Only the main group can change the dependencies of yaks.");
     type Args = DepYakArgs;
 
     async fn call(cx: &Call<'_>, args: DepYakArgs) -> Result<Reply, ToolError> {

@@ -34,7 +34,7 @@ struct Program {
 static PROGRAMS: [Program; 5] = [
     Program {
         name: "claude",
-        directory: config::home,
+        directory: config::claude_home,
         file: ".claude.json",
         edit: |file, server| {
             let entry = json!({"type": "http", "url": server.url, "headers": server.headers()});
@@ -49,8 +49,8 @@ static PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "codex",
-        directory: config::home,
-        file: ".codex/config.toml",
+        directory: config::codex_home,
+        file: "config.toml",
         edit: |file, server| {
             let headers =
                 toml_edit::InlineTable::from_iter([("Authorization", server.authorization())]);
@@ -181,6 +181,11 @@ pub(super) async fn run(data: &DataFiles, args: ConnectArgs) -> anyhow::Result<(
     let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
     let token = format!("{} for {} ({})", word("id"), word("name"), word("grants"));
     let server = Server { url, secret };
+    if args.run.is_some() {
+        say(
+            "a token of one run is connected to that run's path, which serves the session tools only",
+        );
+    }
 
     if !args.write {
         print(&program.paste(&server)?)?;

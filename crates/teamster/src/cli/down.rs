@@ -1,10 +1,9 @@
 //! `teamster down`: stop the hub and wait until it is gone.
 
-use anyhow::Context;
 use serde_json::json;
 
 use super::say;
-use crate::client::Client;
+use crate::client::{Client, wait_until_gone};
 use crate::config::DataFiles;
 
 pub(super) async fn run(data: &DataFiles) -> anyhow::Result<()> {
@@ -15,10 +14,7 @@ pub(super) async fn run(data: &DataFiles) -> anyhow::Result<()> {
     let pid = client.hub.pid;
     client.post("/api/stop", &json!({})).await?;
     drop(client);
-    // The hub holds this lock for as long as it lives, so getting it means that it is gone.
-    let lock = data.lock();
-    let gone = tokio::task::spawn_blocking(move || std::fs::File::open(lock)?.lock());
-    gone.await?.context("cannot tell whether the hub is gone")?;
+    wait_until_gone(data).await?;
     say(&format!("the hub (pid {pid}) has stopped"));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `teamster log`: what has happened, and whether the log is whole.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use anyhow::{Context, bail};
@@ -17,6 +18,10 @@ pub(super) struct LogArgs {
     /// Go on as events happen
     #[arg(short, long)]
     follow: bool,
+
+    /// Only the last N events of those there are
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<usize>,
 
     /// Print JSON, a line for each event
     #[arg(long)]
@@ -45,64 +50,99 @@ const WAIT_MS: u64 = 45_000;
 pub(super) async fn run(data: &DataFiles, args: LogArgs) -> anyhow::Result<()> {
     match args.verb {
         Some(Verb::Verify { against, json }) => verify(data, against.as_deref(), json).await,
-        None => show(data, args.follow, args.json).await,
+        None => show(data, &args).await,
     }
 }
 
-async fn show(data: &DataFiles, follow: bool, json: bool) -> anyhow::Result<()> {
+async fn show(data: &DataFiles, args: &LogArgs) -> anyhow::Result<()> {
+    let mut printer = Printer { json: args.json, last: args.last, held: VecDeque::new() };
     let Some(mut client) = Client::connect_if_running(data).await? else {
-        if follow {
+        if args.follow {
             bail!(
-                "no hub is running for {}, so nothing will happen; start it with `teamster up -d`",
-                data.directory().display()
+                "no hub is running for {}, so nothing will happen; start it with `{}`",
+                data.directory().display(),
+                data.call("up -d")
             );
         }
-        return show_stored(data, json).await;
+        return show_stored(data, printer).await;
     };
     let mut after = 0;
+    // The first requests catch up; only then is there something to wait for.
+    let mut caught_up = false;
     loop {
-        // The first requests catch up; only at the end is there something to wait for.
-        let page = client
-            .get(&format!("/api/log?after={after}&wait_ms={}", if follow { WAIT_MS } else { 0 }))
-            .await?;
+        let wait_ms = if caught_up { WAIT_MS } else { 0 };
+        let page = match client.get(&format!("/api/log?after={after}&wait_ms={wait_ms}")).await {
+            Ok(page) => page,
+            Err(_) if caught_up => {
+                say("the hub has stopped");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         let last = page["last"].as_u64().context("the hub's answer has no end")?;
-        let lines: Vec<Line> = serde_json::from_value(page["lines"].clone())?;
-        print_lines(&lines, json)?;
-        if last == after && !follow {
-            return Ok(());
+        printer.take(serde_json::from_value(page["lines"].clone())?)?;
+        if last == after && !caught_up {
+            printer.release()?;
+            if !args.follow {
+                return Ok(());
+            }
+            caught_up = true;
         }
         after = last;
     }
 }
 
 /// Reads the log of a hub that is not running.
-async fn show_stored(data: &DataFiles, json: bool) -> anyhow::Result<()> {
+async fn show_stored(data: &DataFiles, mut printer: Printer) -> anyhow::Result<()> {
     let log = teamster_log::open_readonly(data.directory())?;
     let mut after = 0;
     loop {
         let commits = log.read(after, 1_000).await?;
-        let Some(last) = commits.last() else { return Ok(()) };
+        let Some(last) = commits.last() else { return printer.release() };
         after = last.number;
         for commit in &commits {
-            print_lines(&lines(commit)?, json)?;
+            printer.take(lines(commit)?)?;
         }
     }
 }
 
-fn print_lines(lines: &[Line], json: bool) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    for line in lines {
-        if json {
-            serde_json::to_writer(&mut stdout, line).map_err(std::io::Error::from)?;
-            stdout.write_all(b"\n")?;
-        } else {
-            let run = line.run.as_ref().map(|run| format!("{run}: ")).unwrap_or_default();
-            let before = dim(&format!("{:>6}  {}", line.seq, local_time(line.at)));
-            writeln!(stdout, "{before}  {:<12} {run}{}", line.by.as_str(), line.summary)?;
-        }
+/// Prints lines, or holds back the last few until it is known which those are.
+struct Printer {
+    json: bool,
+    last: Option<usize>,
+    held: VecDeque<Line>,
+}
+
+impl Printer {
+    fn take(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
+        let Some(last) = self.last else { return self.print(&lines) };
+        self.held.extend(lines);
+        self.held.drain(..self.held.len().saturating_sub(last));
+        Ok(())
     }
-    stdout.flush()?;
-    Ok(())
+
+    /// Prints what was held back, and whatever comes from now on at once.
+    fn release(&mut self) -> anyhow::Result<()> {
+        self.last = None;
+        let held: Vec<Line> = std::mem::take(&mut self.held).into();
+        self.print(&held)
+    }
+
+    fn print(&self, lines: &[Line]) -> anyhow::Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        for line in lines {
+            if self.json {
+                serde_json::to_writer(&mut stdout, line).map_err(std::io::Error::from)?;
+                stdout.write_all(b"\n")?;
+            } else {
+                let run = line.run.as_ref().map(|run| format!("{run}: ")).unwrap_or_default();
+                let before = dim(&format!("{:>6}  {}", line.seq, local_time(line.at)));
+                writeln!(stdout, "{before}  {:<12} {run}{}", line.by.as_str(), line.summary)?;
+            }
+        }
+        stdout.flush()?;
+        Ok(())
+    }
 }
 
 async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyhow::Result<()> {

@@ -60,19 +60,16 @@ struct Refused;
 /// Runs the program.
 pub fn main() -> ExitCode {
     let Cli { place, verb } = Cli::parse();
-    let outcome = place.data_directory().and_then(|data| {
-        let data = DataFiles::new(data);
-        match verb {
-            Verb::Up(args) => up::run(data, args),
-            Verb::Down => wait_for(down::run(&data)),
-            Verb::Status(args) => wait_for(status::run(&data, args)),
-            Verb::Tool(args) => wait_for(tool::run(&data, args)),
-            Verb::Yak(args) => wait_for(yak::run(&data, args)),
-            Verb::Log(args) => wait_for(log::run(&data, args)),
-            Verb::Token(args) => wait_for(token::run(&data, args)),
-            Verb::Connect(args) => wait_for(connect::run(&data, args)),
-            Verb::Mcp(args) => mcp::run(&data, args),
-        }
+    let outcome = place.data_files().and_then(|data| match verb {
+        Verb::Up(args) => up::run(data, args),
+        Verb::Down => wait_for(down::run(&data)),
+        Verb::Status(args) => wait_for(status::run(&data, args)),
+        Verb::Tool(args) => wait_for(tool::run(&data, args)),
+        Verb::Yak(args) => wait_for(yak::run(&data, args)),
+        Verb::Log(args) => wait_for(log::run(&data, args)),
+        Verb::Token(args) => wait_for(token::run(&data, args)),
+        Verb::Connect(args) => wait_for(connect::run(&data, args)),
+        Verb::Mcp(args) => mcp::run(&data, args),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -18,10 +18,11 @@ pub(super) struct StatusArgs {
 pub(super) async fn run(data: &DataFiles, args: StatusArgs) -> anyhow::Result<()> {
     let Some(mut client) = Client::connect_if_running(data).await? else {
         if args.json {
-            return print(&json!({"running": false, "data": data.directory()}).to_string());
+            print(&json!({"running": false, "data": data.directory()}).to_string())?;
+            return Err(super::Refused.into());
         }
         print(&format!("no hub is running for {}", data.directory().display()))?;
-        say("start it with `teamster up -d`");
+        say(&format!("start it with `{}`", data.call("up -d")));
         return Err(super::Refused.into());
     };
     let difference = client.version_difference();

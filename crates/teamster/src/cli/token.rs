@@ -169,5 +169,8 @@ fn seconds(text: &str) -> anyhow::Result<u32> {
         "d" => 24 * 60 * 60,
         _ => bail!(wrong()),
     };
-    number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit)).with_context(wrong)
+    let number: u32 = number.parse().ok().with_context(wrong)?;
+    number
+        .checked_mul(unit)
+        .with_context(|| format!("{text:?} is too long; leave --for out for a token without end"))
 }

@@ -4,13 +4,14 @@ use std::io::BufRead;
 
 use anyhow::{Context, bail};
 use clap::builder::Styles;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
 use teamster_mcp::catalogue::{Catalogue, Entry, Set};
 
 use super::{connect_to_hub, print, say};
 use crate::client::Client;
-use crate::config::DataFiles;
+use crate::config::{DataFiles, Place};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolArgs {
@@ -30,6 +31,11 @@ pub(super) async fn run(data: &DataFiles, ToolArgs { words }: ToolArgs) -> anyho
     };
     // Wrong flags end the program here, with clap's own explanation.
     let flags = command(entry).get_matches_from(&words);
+    let given = |name| flags.value_source(name) == Some(ValueSource::CommandLine);
+    let place = Place::from_arg_matches(&flags)?;
+    let elsewhere =
+        if given("workspace") || given("data") { Some(place.data_files()?) } else { None };
+    let data = elsewhere.as_ref().unwrap_or(data);
     // Only the session's tools have this flag.
     let run = if entry.set == Set::Session { flags.get_one::<String>("run") } else { None };
     let path = match run {
@@ -105,6 +111,7 @@ fn command(entry: &Entry) -> Command {
                 .value_name("KEY")
                 .help("A call repeated with the same key gets its first answer"),
         );
+    command = Place::augment_args(command);
     if entry.set == Set::Session {
         command = command
             .arg(flag("run").value_name("RUN").help("The run it is about [default: default]"));
@@ -114,9 +121,11 @@ fn command(entry: &Entry) -> Command {
         if name.contains('_') {
             arg = arg.visible_alias(name.replace('_', "-"));
         }
-        if let Some(help) = schema["description"].as_str() {
-            arg = arg.help(help.to_owned());
-        }
+        let words = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let words = words.collect::<Vec<_>>().join(", ");
+        let description = schema["description"].as_str().unwrap_or_default();
+        let help = [description, &words].into_iter().filter(|part| !part.is_empty());
+        arg = arg.help(help.collect::<Vec<_>>().join(" One of: "));
         if is_required(entry, name) {
             arg = arg.required_unless_present("json");
         }
@@ -125,14 +134,21 @@ fn command(entry: &Entry) -> Command {
                 arg.num_args(0..=1).default_missing_value("true").value_parser(["true", "false"])
             }
             "integer" => arg.allow_negative_numbers(true),
-            "array" => arg
-                .action(ArgAction::Append)
-                .help("As JSON, or just the text; repeat the flag for more"),
+            "array" => arg.action(ArgAction::Append).help(array_help(&schema["items"])),
             _ => arg,
         };
         command = command.arg(arg);
     }
     command
+}
+
+/// Says how the items of an array are written.
+fn array_help(item: &Value) -> String {
+    let fields =
+        item["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let fields = fields.collect::<Vec<_>>().join(", ");
+    let or_text = only_text(item).map(|field| format!(", or just the {field}")).unwrap_or_default();
+    format!("A JSON object with {fields}{or_text}; repeat the flag for more")
 }
 
 fn flag(name: &str) -> Arg {

@@ -1,6 +1,6 @@
 //! `teamster up`: start the hub, here or in the background.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -63,7 +63,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
             say(&running);
             return Ok(());
         }
-        bail!("{running}; see `teamster status`, or stop it with `teamster down`");
+        bail!("{running}; see `{}`, or stop it with `{}`", data.call("status"), data.call("down"));
     }
     if args.detach {
         return detach(&data, &directory, args.dir.is_some(), args.listen);
@@ -79,12 +79,14 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         let _ = rustix::process::setsid();
     }
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Unfailing(std::io::stderr()))
+        .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_env_filter(config::log_filter())
         .init();
+    let connect = data.call("connect claude --write");
     let ready = move |ready: &Ready| {
-        let told = if args.in_background { print(READY) } else { print(&banner(ready)) };
+        let told = if args.in_background { print(READY) } else { print(&banner(ready, &connect)) };
         if let Err(error) = told {
             tracing::debug!(%error, "nobody reads that the hub is ready");
         }
@@ -93,16 +95,46 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut hang_up =
+            if hang_up_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         let shutdown = async move {
+            let hung_up = async {
+                match &mut hang_up {
+                    Some(hang_up) => hang_up.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
-                _ = hang_up.recv() => {}
+                _ = hung_up => {}
             }
         };
         serve::run(settings, shutdown, progress(), ready).await
     })
+}
+
+/// A writer for messages: where they cannot be written, the hub goes on without them.
+struct Unfailing(std::io::Stderr);
+
+impl Write for Unfailing {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says whether whoever started us wants us to outlive the terminal, as `nohup` does.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Says how far starting has come, if it takes longer than a second.
@@ -117,22 +149,21 @@ fn progress() -> impl FnMut(u64, u64) {
     }
 }
 
-fn banner(ready: &Ready) -> String {
+fn banner(ready: &Ready, connect: &str) -> String {
     let Ready { file, agent_token, data } = ready;
     let url = format!("{}/mcp", file.url);
     format!(
         "teamster is up: {}\n\
          data:           {}\n\n\
          Connect an agent (claude, codex, gemini, opencode, goose), each under its own name:\n  \
-         {} connect claude --write\n\n\
-         Or paste into Claude Code's shell:\n  \
+         {connect}\n\n\
+         Or, sharing the name `agent`, in a shell:\n  \
          claude mcp add --scope user --transport http teamster {url} --header \"Authorization: Bearer {agent_token}\"\n\n\
-         Or into any MCP client's configuration:\n  \
+         Or, likewise, in any MCP client's configuration:\n  \
          {{\"mcpServers\":{{\"teamster\":{{\"type\":\"http\",\"url\":\"{url}\",\"headers\":{{\"Authorization\":\"Bearer {agent_token}\"}}}}}}}}\n\n\
          Stop with Ctrl-C.",
         file.url,
-        data.display(),
-        config::own_name()
+        data.display()
     )
 }
 
@@ -191,10 +222,8 @@ fn detach(
             hub.pid,
             log_path.display()
         ));
-        let own = config::own_name();
-        say(&format!(
-            "connect an agent with `{own} connect claude --write` (or codex, gemini, opencode, goose)"
-        ));
+        let connect = data.call("connect claude --write");
+        say(&format!("connect an agent with `{connect}` (or codex, gemini, opencode, goose)"));
         return Ok(());
     }
     let _ = child.wait();

@@ -37,7 +37,7 @@ enum Verb {
     },
     /// List yaks
     List {
-        #[arg(short, long, default_value = "hairy", value_parser = ["hairy", "shaving", "shearing", "shorn", "tangled", "all"])]
+        #[arg(short, long, default_value = "open", value_parser = ["open", "hairy", "shaving", "shearing", "shorn", "tangled", "all"])]
         status: String,
         /// Only those with this label
         #[arg(short, long)]
@@ -231,6 +231,7 @@ async fn list(
 fn is(yak: &Value, status: &str) -> bool {
     match status {
         "all" => true,
+        "open" => yak["status"] != "shorn",
         "tangled" => yak["tangled_by"].as_array().is_some_and(|others| !others.is_empty()),
         status => yak["status"] == status,
     }

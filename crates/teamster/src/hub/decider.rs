@@ -15,7 +15,7 @@ use teamster_core::key::Key;
 use teamster_core::record::{Body, Unreadable};
 use teamster_core::state::SNAPSHOT_FORMAT;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Context, Decision, Event, Record, State};
+use teamster_core::{Caller, Command, Context, Decision, Event, Record, State, Timestamp};
 use teamster_log::{AppendError, Commit, CommitId, Head, Log, Settled, Snapshot, settle};
 use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +59,8 @@ pub enum Ended {
 const BATCH_RECORDS_MAX: usize = 512;
 /// As many bytes as one batch has, beyond its first record. A commit's body may be 8 MiB.
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// How long timers rest after a batch was not stored.
+const TIMERS_REST_MS: i64 = 1_000;
 /// How long to wait before asking again what became of a batch.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub(super) struct Decider {
@@ -72,6 +74,8 @@ pub(super) struct Decider {
     /// The state that includes all that was decided.
     pub(super) speculative: State,
     pub(super) snapshots: Snapshots,
+    /// No timer fires before this: what could not be stored is not tried again at once.
+    timers_rest_until: Timestamp,
     /// The events that the last snapshot includes.
     pub(super) in_snapshot: u64,
     queue: Fair<Submission>,
@@ -150,6 +154,7 @@ impl Decider {
             head,
             speculative: state,
             snapshots,
+            timers_rest_until: Timestamp(i64::MIN),
             in_snapshot,
             queue: Fair::default(),
             open: Batch::default(),
@@ -167,7 +172,9 @@ impl Decider {
                 return self.end().await;
             }
             let timer = self.speculative.next_timer();
-            let due = timer.as_ref().map(|(at, _)| self.clock.sleep_until(*at));
+            let due = timer
+                .as_ref()
+                .map(|(at, _)| self.clock.sleep_until((*at).max(self.timers_rest_until)));
             tokio::select! {
                 // What is durable is answered before more is taken in.
                 biased;
@@ -279,6 +286,7 @@ impl Decider {
             }
             Written::NotStored(why) => {
                 tracing::error!(commit = commit.number, why, "a batch was not stored");
+                self.timers_rest_until = Timestamp(self.clock.now().0 + TIMERS_REST_MS);
                 self.start_over();
                 for Answer { submission, in_batch, .. } in batch.answers.into_iter().rev() {
                     if in_batch {

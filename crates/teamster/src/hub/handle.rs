@@ -6,13 +6,14 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, State};
+use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{Done, Failure, Watch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::decider::{Input, Submission};
 use super::waiters::Waiters;
+use crate::clock::Clock;
 use crate::project::Project;
 
 /// A cheap-to-clone way to read the published state and to submit commands.
@@ -21,6 +22,7 @@ pub struct Handle {
     pub(super) shared: Arc<Shared>,
     pub(super) inputs: mpsc::Sender<Input>,
     pub(super) project: Arc<Project>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// What the loop publishes.
@@ -49,7 +51,11 @@ impl Handle {
             Failure::Unavailable("the hub is stopping; start it again and repeat the call".into())
         };
         self.inputs.send(Input::Submit(submission)).await.map_err(|_| stopped())?;
-        answered.await.unwrap_or_else(|_| Err(stopped()))
+        // The loop ended with the call in it: it may or may not have been carried out.
+        let unknown = || {
+            Failure::Unknown("the hub stopped before it could answer; start it again and look, or repeat the call with its key".into())
+        };
+        answered.await.unwrap_or_else(|_| Err(unknown()))
     }
 
     /// Asks the loop to finish what it has and end.
@@ -67,6 +73,10 @@ impl Handle {
 impl Hub for Handle {
     fn state(&self) -> Arc<State> {
         Self::state(self)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     fn submit(

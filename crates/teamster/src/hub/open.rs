@@ -95,7 +95,12 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         waiters: Waiters::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-    let handle = Handle { shared: shared.clone(), inputs: sender, project: Arc::new(project) };
+    let handle = Handle {
+        shared: shared.clone(),
+        inputs: sender,
+        project: Arc::new(project),
+        clock: clock.clone(),
+    };
     let start = Start { log, clock, random, shared, inputs, head, state, snapshots, in_snapshot };
     Ok(Opened { handle, run: Decider::new(start).run().boxed() })
 }

@@ -566,6 +566,23 @@ impl Mcp {
         self.request("tools/list", json!({})).await.json()["result"]["tools"].clone()
     }
 
+    /// Calls a tool of a hub that may be killed meanwhile, with an id that the answer will bear.
+    pub(crate) async fn try_call(
+        &mut self,
+        id: &str,
+        name: &str,
+        arguments: Value,
+    ) -> hyper::Result<(String, bool)> {
+        let params = json!({"name": name, "arguments": arguments});
+        let mut message = self.message("tools/call", params);
+        message["id"] = id.into();
+        let headers = self.headers(&message);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+        let body = message.to_string();
+        let answer = self.http.try_send(Method::POST, &self.path, &headers, body).await?;
+        Ok(answer.result())
+    }
+
     /// Calls a tool and returns its text and whether it is an error.
     pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> (String, bool) {
         let answer =

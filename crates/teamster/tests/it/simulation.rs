@@ -172,7 +172,7 @@ impl World {
         for _ in 0..100 {
             match running.handle.submit(Caller::hub(), start(), None).await {
                 Ok(_) => return Ok(running),
-                Err(Failure::Unavailable(_)) => {}
+                Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {}
                 Err(Failure::Refused(refusal)) => return Err(refusal.to_string()),
             }
         }
@@ -299,7 +299,7 @@ impl World {
                         }
                     }
                 }
-                Ok(Ok(Err(Failure::Unavailable(_)))) | Err(_) => {
+                Ok(Ok(Err(Failure::Unavailable(_) | Failure::Unknown(_)))) | Err(_) => {
                     tokio::time::sleep(dice.millis(20)).await
                 }
                 Ok(Err(difference)) if self.keys == Keys::Sent => {
