@@ -20,6 +20,7 @@ use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{DataFiles, write_private};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
+use crate::listen::{self, Limits};
 use crate::project::Project;
 use crate::{secret, tasks};
 
@@ -91,15 +92,14 @@ pub async fn run(
         }
     });
     let mut closing = stopped.clone();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let stop_serving = async move {
         // An error means that nobody can stop us any more, so stop.
         let _ = closing.wait_for(|stop| *stop).await;
-    });
+    };
+    let server = listen::serve(listener, router, Limits::of_this_process(), stop_serving);
     let (door_ended, door_end) = watch::channel(false);
     tasks::spawn("serve HTTP", async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the HTTP door failed");
-        }
+        server.await;
         let _ = door_ended.send(true);
     });
 

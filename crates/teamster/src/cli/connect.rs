@@ -281,4 +281,6 @@ impl Program {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -690,7 +690,9 @@ fn verify_finds_a_flipped_byte() {
     let as_json: Value = serde_json::from_str(&hub.ok(&["log", "verify", "--json"])).expect("JSON");
     assert_eq!(
         as_json,
-        json!({"commits": number.parse::<u64>().expect("a number"), "head": head, "broken": null})
+        json!({
+            "commits": number.parse::<u64>().expect("a number"), "head": head, "broken": null, "damage": null,
+        })
     );
     hub.ok(&["tool", "task-add", "--tasks", "and one more"]);
     assert_ne!(hub.ok(&["log", "verify", "--against", &head]), head);
