@@ -14,7 +14,7 @@ mod log;
 mod verify;
 
 pub use commit::{Commit, CommitId, Hash, Head, NotAHash};
-pub use engines::{OpenError, Options, memory, open, open_readonly, sqlite};
+pub use engines::{OpenError, Options, Synchronous, memory, open, open_readonly, sqlite};
 pub use log::{
     AppendError, Blobs, Conversation, Error, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,
     MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts, settle,

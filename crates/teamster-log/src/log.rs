@@ -51,6 +51,9 @@ pub trait Log: Send + Sync + 'static {
     /// is `None`: snapshots can always be made again from the commits.
     fn snapshot(&self, format: u32) -> BoxFuture<'_, Result<Option<Snapshot>, Error>>;
 
+    /// Returns what is wrong with the engine's own files beside the commits, if anything is. Reads everything.
+    fn damage(&self) -> BoxFuture<'_, Result<Option<String>, Error>>;
+
     fn transcripts(&self) -> &dyn Transcripts;
 
     fn blobs(&self) -> &dyn Blobs;
@@ -179,6 +182,10 @@ pub enum Error {
     TooLarge { what: &'static str, max_bytes: usize },
     #[error("commit {number} is damaged: {why}; see what else is with `teamster log verify`")]
     DamagedCommit { number: u64, why: String },
+    #[error(
+        "record {number} of the transcript {conversation} is damaged or missing; restore it from a backup"
+    )]
+    DamagedRecord { conversation: Conversation, number: u64 },
     #[error(
         "blob {0} is damaged: its bytes have another hash; restore it from a backup, or store the same bytes again"
     )]

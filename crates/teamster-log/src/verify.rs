@@ -13,6 +13,8 @@ pub struct Report {
     pub sound: Head,
     /// The first commit that is not.
     pub broken: Option<Broken>,
+    /// What else is wrong, where all commits are sound: the engine's own structures are.
+    pub damage: Option<String>,
 }
 
 /// The first commit that is damaged or missing.
@@ -33,7 +35,8 @@ pub async fn verify(log: &dyn Log, expected: Option<Head>) -> Result<Report, Err
             Ok(page) if page.is_empty() => return Ok(walk.missing_next()),
             Ok(page) => page,
             Err(Error::DamagedCommit { number, why }) => {
-                return Ok(Report { sound: walk.at, broken: Some(Broken { number, why }) });
+                let broken = Some(Broken { number, why });
+                return Ok(Report { sound: walk.at, broken, damage: None });
             }
             Err(error) => return Err(error),
         };
@@ -69,8 +72,9 @@ pub async fn verify(log: &dyn Log, expected: Option<Head>) -> Result<Report, Err
                     end.number, expected.number
                 ),
             }),
+            damage: None,
         }),
-        _ => Ok(Report { sound: walk.at, broken: None }),
+        _ => Ok(Report { sound: walk.at, broken: None, damage: log.damage().await? }),
     }
 }
 
@@ -86,15 +90,17 @@ impl Walk {
             number: self.at.number + 1,
             why: "it is missing, though later commits exist".to_owned(),
         };
-        Report { sound: self.at, broken: Some(broken) }
+        Report { sound: self.at, broken: Some(broken), damage: None }
     }
 
     fn last_is_broken(&self, recorded: Hash, by: &str) -> Report {
         if self.at.number == 0 {
             let why = format!("it follows a commit {recorded}, but the first follows none");
-            return Report { sound: self.at, broken: Some(Broken { number: 1, why }) };
+            let broken = Some(Broken { number: 1, why });
+            return Report { sound: self.at, broken, damage: None };
         }
         let why = format!("its hash is {}, but {by} {recorded}", self.at.hash);
-        Report { sound: self.before, broken: Some(Broken { number: self.at.number, why }) }
+        let broken = Some(Broken { number: self.at.number, why });
+        Report { sound: self.before, broken, damage: None }
     }
 }

@@ -21,7 +21,7 @@ use teamster_core::{Caller, Command, PrincipalName, RunName, TeamName, Timestamp
 use teamster_log::Log;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
-use teamster_mcp::door::http::problem;
+use teamster_mcp::door::http::{problem, wrong_method};
 use teamster_mcp::hub::{Done, Failure, wait};
 use tokio::sync::watch;
 
@@ -57,6 +57,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/yaks", get(yaks))
         .route("/api/yaks/{id}/labels", post(label_yak))
         .route("/api/stop", post(stop))
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .with_state(api)
 }
@@ -145,6 +146,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
         "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
+        "waiting": api.hub.n_waiting(),
     }))
 }
 

@@ -6,6 +6,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod hub;
+pub mod listen;
 pub mod project;
 pub mod secret;
 pub mod serve;

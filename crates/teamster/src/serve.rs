@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::serve::ListenerExt;
+use futures_util::future::OptionFuture;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
@@ -21,6 +22,7 @@ use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{DataFiles, write_private};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
+use crate::listen::{self, Limits};
 use crate::project::Project;
 use crate::{secret, tasks};
 
@@ -92,25 +94,20 @@ pub async fn run(
             tracing::warn!(%error, "cannot set TCP_NODELAY");
         }
     });
-    if let Some(socket) = socket {
+    let stop_serving = || {
         let mut closing = stopped.clone();
-        let server = axum::serve(socket, router.clone()).with_graceful_shutdown(async move {
+        async move {
+            // An error means that nobody can stop us any more, so stop.
             let _ = closing.wait_for(|stop| *stop).await;
-        });
-        tasks::spawn("serve the socket", async move {
-            let _ = server.await;
-        });
-    }
-    let mut closing = stopped.clone();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-        // An error means that nobody can stop us any more, so stop.
-        let _ = closing.wait_for(|stop| *stop).await;
-    });
+        }
+    };
+    let limits = Limits::of_this_process();
+    let on_socket =
+        socket.map(|socket| listen::serve(socket, router.clone(), limits, stop_serving()));
+    let on_tcp = listen::serve(listener, router, limits, stop_serving());
     let (door_ended, door_end) = watch::channel(false);
     tasks::spawn("serve HTTP", async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the HTTP door failed");
-        }
+        tokio::join!(on_tcp, OptionFuture::from(on_socket));
         let _ = door_ended.send(true);
     });
 

@@ -17,7 +17,9 @@ pub(super) struct Lock {
 impl Lock {
     /// Makes the directory if necessary and takes it, unless another process has it.
     pub(super) fn take(dir: &Path, options: Options) -> Result<Self, OpenError> {
-        files::create_dir(dir).map_err(|error| failed("make the data directory", dir, error))?;
+        files::create_dir(dir)
+            .and_then(|()| files::sync_names_of(dir))
+            .map_err(|error| failed("make the data directory", dir, error))?;
         if !options.accept_network_file_system
             && let Some(kind) =
                 network_file_system(dir).map_err(|error| failed("look at", dir, error))?

@@ -1,6 +1,7 @@
 //! Private files that are either whole and durable or absent.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::ErrorKind::{InvalidInput, PermissionDenied};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -26,6 +27,18 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     let is_here = dir.as_os_str().is_empty();
     File::open(if is_here { Path::new(".") } else { dir })?.sync_all()
+}
+
+/// Makes sure that a directory can still be found after a crash, whoever made it and those above it.
+pub(super) fn sync_names_of(dir: &Path) -> io::Result<()> {
+    for above in fs::canonicalize(dir)?.ancestors().skip(1) {
+        match sync_dir(above) {
+            // One that we may not read we did not make, and some file systems have nothing to sync.
+            Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput) => {}
+            done => done?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes `parts` to `target`, replacing what was there: after a crash either the old or the new content is there, and when

@@ -186,6 +186,10 @@ impl Log for Memory {
         .boxed()
     }
 
+    fn damage(&self) -> BoxFuture<'_, Result<Option<String>, Error>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
     fn transcripts(&self) -> &dyn Transcripts {
         self
     }

@@ -21,7 +21,7 @@ struct Engine {
     name: &'static str,
     /// The newest layout of the directory that this program understands.
     format: u32,
-    open: fn(directory::Lock) -> Result<Arc<dyn Log>, OpenError>,
+    open: fn(directory::Lock, Options) -> Result<Arc<dyn Log>, OpenError>,
     open_readonly: fn(&Path) -> Result<Arc<dyn Log>, OpenError>,
 }
 
@@ -29,7 +29,7 @@ struct Engine {
 const ENGINES: &[Engine] = &[Engine {
     name: "sqlite",
     format: 1,
-    open: |lock| Ok(Arc::new(sqlite::Sqlite::open_locked(lock)?)),
+    open: |lock, options| Ok(Arc::new(sqlite::Sqlite::open_locked(lock, options)?)),
     open_readonly: |dir| Ok(Arc::new(sqlite::Sqlite::open_readonly(dir)?)),
 }];
 
@@ -38,6 +38,22 @@ const ENGINES: &[Engine] = &[Engine {
 pub struct Options {
     /// Opens it on a network file system too, where neither the lock nor the engine's durability can be relied on.
     pub accept_network_file_system: bool,
+    /// Anything but the default loses what was acknowledged. For tests, which show that they would notice.
+    #[doc(hidden)]
+    pub synchronous: Synchronous,
+}
+
+/// When the database waits for the disk.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// Acknowledged means synced.
+    #[default]
+    Full,
+    /// Loses acknowledged commits when the power fails.
+    Normal,
+    /// Loses whole databases when the power fails.
+    Off,
 }
 
 /// Why a log was not opened. Each says what to do.
@@ -65,6 +81,12 @@ pub enum OpenError {
         "{dir} is on a network file system ({kind}), where a log can be lost; choose a local directory with --data"
     )]
     NetworkFileSystem { dir: PathBuf, kind: &'static str },
+    #[error("there is no room on the disk of {path}; make some, then try again")]
+    DiskFull { path: PathBuf },
+    #[error(
+        "the log in {dir} has lost its end: {lost}; restore it from a backup, or, to go on with what is left, remove {note}"
+    )]
+    Lost { dir: PathBuf, lost: String, note: PathBuf },
     #[error("cannot {doing}")]
     Failed {
         doing: String,
@@ -90,7 +112,7 @@ pub fn open(dir: &Path, options: Options) -> Result<Arc<dyn Log>, OpenError> {
             first
         }
     };
-    (engine.open)(lock)
+    (engine.open)(lock, options)
 }
 
 /// Opens the log in `dir` to look at it, whether or not a hub is using it.

@@ -1,10 +1,12 @@
 //! The default engine: one SQLite database in write-ahead mode, written by one thread.
 //!
 //! `<dir>/log.db` holds commits and transcripts, `<dir>/blobs` and `<dir>/snapshot` the rest. Commits and records wait for
-//! the disk together: see `writer.rs`.
+//! the disk together: see `writer.rs`. `<dir>/acknowledged` tells when the end of the log is missing: see `acknowledged.rs`.
 
+mod acknowledged;
 mod database;
 mod reader;
+mod sealed;
 mod writer;
 
 use std::path::Path;
@@ -15,6 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::sync::watch;
 
+use self::acknowledged::Acknowledged;
 use self::reader::Reader;
 use self::writer::WriterHandle;
 use super::blob_files::{Access, BlobFiles, READ_ONLY, blocking};
@@ -28,9 +31,10 @@ use crate::{
 
 /// A log in a data directory.
 pub struct Sqlite {
+    /// Dropped before the writer: whoever closes the database last moves all of it into log.db, and a reader cannot.
+    reader: Arc<Reader>,
     /// Absent if opened read-only. Dropping it waits until what was queued is written.
     writer: Option<WriterHandle>,
-    reader: Arc<Reader>,
     snapshot: Arc<SnapshotFile>,
     blobs: BlobFiles,
     appended: watch::Receiver<()>,
@@ -39,20 +43,27 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens or makes a log for this process alone. [`crate::open`] does this for whatever engine the directory has.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        Self::open_locked(directory::Lock::take(dir, Options::default())?)
+        let options = Options::default();
+        Self::open_locked(directory::Lock::take(dir, options)?, options)
     }
 
-    pub(super) fn open_locked(lock: directory::Lock) -> Result<Self, OpenError> {
+    pub(super) fn open_locked(lock: directory::Lock, options: Options) -> Result<Self, OpenError> {
         let dir = lock.dir().to_owned();
         let path = database::path(&dir);
         files::create_dir(&dir.join("blobs"))
             .and_then(|()| files::create(&path))
             .and_then(|_| files::sync_dir(&dir))
             .map_err(|error| OpenError::failed(format!("make {}", path.display()), error))?;
-        let connection = database::open(&path)?;
+        acknowledged::check_before_opening(&dir)?;
+        let connection = database::open(&path, options.synchronous)?;
         let reader = Arc::new(Reader::open(&path)?);
         let (wake, appended) = watch::channel(());
-        let writer = WriterHandle::start(path, connection, wake, lock)?;
+        let acknowledged = Acknowledged::open(&dir).map_err(|error| {
+            let path = acknowledged::path(&dir);
+            OpenError::failed(format!("make {}", path.display()), error)
+        })?;
+        let writer =
+            WriterHandle::start((path, options.synchronous), connection, acknowledged, wake, lock)?;
         Ok(Self {
             writer: Some(writer),
             reader,
@@ -147,6 +158,10 @@ impl Log for Sqlite {
             }
         }
         .boxed()
+    }
+
+    fn damage(&self) -> BoxFuture<'_, Result<Option<String>, Error>> {
+        self.read_blocking("check the database", Reader::damage).boxed()
     }
 
     fn transcripts(&self) -> &dyn Transcripts {

@@ -202,8 +202,8 @@ async fn only_the_user_can_read_what_is_stored() {
     }
     let n_files = found.iter().filter(|(_, path)| path.is_file()).count();
     assert_eq!(
-        n_files, 7,
-        "lock, engine, log.db, log.db-wal, log.db-shm, snapshot and a blob: {found:?}"
+        n_files, 8,
+        "lock, engine, log.db, log.db-wal, log.db-shm, acknowledged, snapshot and a blob: {found:?}"
     );
     for (mode, path) in found {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
@@ -379,4 +379,70 @@ async fn a_failing_commit_that_cannot_be_settled_is_unknown_until_it_can() {
     assert_eq!(settle(&log, &second).await.unwrap(), Settled::NotStored);
     assert_eq!(log.append(second.clone()).await, Ok(()));
     assert_eq!(all(&log).await, [first, second]);
+}
+
+/// SQLite itself would take the damage for the end of what was written, and open the log without a word.
+#[tokio::test]
+async fn a_log_whose_end_is_missing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path(), Options::default()).unwrap();
+    append_all(&*log, &["[1]", "[2]", "[3]"]).await;
+    let killed = tempfile::tempdir().unwrap();
+    for name in ["engine", "log.db", "log.db-wal", "acknowledged"] {
+        fs::copy(dir.path().join(name), killed.path().join(name)).unwrap();
+    }
+    let wal = killed.path().join("log.db-wal");
+    let sound = fs::read(&wal).unwrap();
+    let mut damaged = sound.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    fs::write(&wal, &damaged).unwrap();
+
+    let shown = killed.path().display();
+    assert_eq!(
+        refusal(open(killed.path(), Options::default())),
+        format!(
+            "the log in {shown} has lost its end: commit 3 was acknowledged, but the log ends at commit 2; restore it from \
+             a backup, or, to go on with what is left, remove {shown}/acknowledged"
+        )
+    );
+    let looked_at = verify(&*open_readonly(killed.path()).unwrap(), None).await.unwrap_err();
+    assert_eq!(looked_at.to_string(), "cannot find the end of the log");
+    assert_eq!(fs::read(&wal).unwrap(), damaged, "what is left is left alone");
+    fs::write(&wal, &sound).unwrap();
+    assert_eq!(all(&*open(killed.path(), Options::default()).unwrap()).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_log_that_was_closed_is_all_in_one_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path(), Options::default()).unwrap();
+    append(&*log, "[1]").await;
+    assert_eq!(all(&*log).await.len(), 1);
+    drop(log);
+    assert!(!dir.path().join("log.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_record_that_is_not_what_was_stored_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path(), Options::default()).unwrap();
+    let conversation = Conversation::new("a.b").unwrap();
+    for text in ["one", "two", "three"] {
+        log.transcripts().append(&conversation, text.into()).await.unwrap();
+    }
+    for harm in [
+        "UPDATE transcripts SET record = zeroblob(11) WHERE number = 2",
+        "UPDATE transcripts SET record = (SELECT record FROM transcripts WHERE number = 1) WHERE number = 2",
+        "DELETE FROM transcripts WHERE number = 2",
+    ] {
+        execute(dir.path(), harm);
+        let sound = log.transcripts().read(&conversation, 0, 10).await.unwrap();
+        assert_eq!(sound.len(), 1, "what is before the damage is delivered");
+        let refused = log.transcripts().read(&conversation, 1, 10).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "record 2 of the transcript a.b is damaged or missing; restore it from a backup"
+        );
+    }
 }

@@ -37,7 +37,7 @@ fn without_hashes(text: &str) -> String {
 
 #[tokio::test]
 async fn rot_is_found_with_the_number_of_the_commit() {
-    let recorded = "its hash is #, but the next commit records #";
+    let recorded = "its hash is #, but # was recorded";
     check("UPDATE commits SET body = '[7]' WHERE number = 1", |_| None, Some((1, recorded))).await;
     check("UPDATE commits SET body = '[7]' WHERE number = 3", |_| None, Some((3, recorded))).await;
     check(
@@ -50,9 +50,7 @@ async fn rot_is_found_with_the_number_of_the_commit() {
         .await;
     check("UPDATE commits SET hash = zeroblob(32) WHERE number = 2", |_| None, Some((2, recorded)))
         .await;
-    let at_the_end = "its hash is #, but the log's end records #";
-    check("UPDATE commits SET body = '[7]' WHERE number = 5", |_| None, Some((5, at_the_end)))
-        .await;
+    check("UPDATE commits SET body = '[7]' WHERE number = 5", |_| None, Some((5, recorded))).await;
     let no_hash = "its recorded hash is not a hash";
     check("UPDATE commits SET hash = x'00' WHERE number = 2", |_| None, Some((2, no_hash))).await;
 }

@@ -133,6 +133,7 @@ pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
         .layer(middleware::from_fn_with_state(served, admit));
     Router::new()
         .route("/healthz", axum::routing::get(|| async { "ok\n" }))
+        .method_not_allowed_fallback(wrong_method)
         .merge(admitted)
         .fallback(|| async {
             problem(StatusCode::NOT_FOUND, "there is nothing here; MCP clients connect to /mcp")
@@ -155,6 +156,12 @@ fn mcp_service(served: &Arc<Served>) -> Mcp {
     config.session_store = Some(served.sessions.clone());
     let served = served.clone();
     StreamableHttpService::new(move || Ok(Adapter::new(served.clone())), Arc::new(sessions), config)
+}
+
+/// Answers who asks a path for what it does not do.
+pub async fn wrong_method(method: Method) -> Response {
+    let message = format!("this path does not answer {method}; the Allow header says what it does");
+    problem(StatusCode::METHOD_NOT_ALLOWED, &message)
 }
 
 /// Answers a failure of the door itself in words that people and programs can read.

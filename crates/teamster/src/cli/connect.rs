@@ -286,4 +286,6 @@ impl Program {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

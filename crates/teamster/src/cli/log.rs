@@ -156,14 +156,24 @@ async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyho
             .as_ref()
             .map(|broken| json!({"commit": broken.number, "why": broken.why}));
         print(
-            &json!({"commits": report.sound.number, "head": head, "broken": broken}).to_string(),
+            &json!({"commits": report.sound.number, "head": head, "broken": broken, "damage": report.damage})
+                .to_string(),
         )?;
-    } else if report.broken.is_none() {
+    } else if report.broken.is_none() && report.damage.is_none() {
         print(&head)?;
         say(&format!(
             "all {} commits are whole; keep the line above to check against it later",
             report.sound.number
         ));
+    }
+    if let (None, Some(damage)) = (&report.broken, &report.damage) {
+        if as_json {
+            return Err(super::Refused.into());
+        }
+        bail!(
+            "all {} commits are whole, but the database is damaged: {damage}",
+            report.sound.number
+        );
     }
     match report.broken {
         Some(broken) if !as_json => {

@@ -81,6 +81,8 @@ pub(super) struct Decider {
     queue: Fair<Submission>,
     open: Batch,
     in_flight: Option<InFlight>,
+    /// The last batch could not be written.
+    only_reads: bool,
     shutting_down: bool,
 }
 
@@ -159,6 +161,7 @@ impl Decider {
             queue: Fair::default(),
             open: Batch::default(),
             in_flight: None,
+            only_reads: false,
             shutting_down: false,
         }
     }
@@ -278,6 +281,9 @@ impl Decider {
         let InFlight { batch, after, commit, .. } = in_flight;
         match written {
             Written::Stored => {
+                if std::mem::take(&mut self.only_reads) {
+                    tracing::info!("the log can be written again");
+                }
                 self.head = Head::of(&commit);
                 self.publish(after, &batch.records);
                 let state = self.shared.published.load_full();
@@ -285,8 +291,14 @@ impl Decider {
                 self.snapshot_if_due();
             }
             Written::NotStored(why) => {
-                tracing::error!(commit = commit.number, why, "a batch was not stored");
                 self.timers_rest_until = Timestamp(self.clock.now().0 + TIMERS_REST_MS);
+                // Once, not for each call: this log may be on the disk that is full.
+                if !std::mem::replace(&mut self.only_reads, true) {
+                    tracing::error!(commit = commit.number, why, "the hub only reads for now");
+                }
+                let why = format!(
+                    "{why}; the hub only reads until the log can be written again, so repeat the call later"
+                );
                 self.start_over();
                 for Answer { submission, in_batch, .. } in batch.answers.into_iter().rev() {
                     if in_batch {

@@ -64,6 +64,11 @@ impl Handle {
         let _ = self.inputs.send(Input::ShutDown).await;
     }
 
+    /// Returns how many calls and streams wait for something to happen.
+    pub fn n_waiting(&self) -> usize {
+        self.shared.waiters.n_waiting()
+    }
+
     /// Returns how often somebody who waited was woken.
     pub fn n_wakes(&self) -> usize {
         self.shared.waiters.n_wakes()

@@ -65,6 +65,10 @@ pub enum OpenError {
         "commit {number} does not follow the one before it; `teamster log verify` shows where the log is broken"
     )]
     Broken { number: u64 },
+    #[error(
+        "the log ends at commit {number}, but what was read of it does not; `teamster log verify` shows where it is broken"
+    )]
+    OtherEnd { number: u64 },
 }
 
 /// Brings the state up to the end of the log. `progress` is told how many commits are done, of how many.
@@ -89,6 +93,9 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         }
         progress(number, head.number);
         head = log.head().await?;
+    }
+    if (number, hash) != (head.number, head.hash) {
+        return Err(OpenError::OtherEnd { number: head.number });
     }
     let shared = Arc::new(Shared {
         published: ArcSwap::from_pointee(state.clone()),

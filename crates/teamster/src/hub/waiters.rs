@@ -51,6 +51,12 @@ impl Waiters {
         }
     }
 
+    /// Returns how many wait, for whatever it is.
+    pub(super) fn n_waiting(&self) -> usize {
+        let by_topic = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
+        by_topic.values().map(Weak::strong_count).sum()
+    }
+
     /// Returns how often somebody was woken, for tests that count instead of measuring time.
     pub(super) fn n_wakes(&self) -> usize {
         self.n_wakes.load(Ordering::Relaxed)

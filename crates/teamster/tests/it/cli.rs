@@ -175,7 +175,7 @@ fn the_help_of_a_tool() {
               --workspace <NAME>  The workspace: one log, with its own hub [env: TEAMSTER_WORKSPACE=]
                                   [default: default]
               --data <DIR>        The directory that holds the workspace's data, instead of the user's state
-                                  directory [env: TEAMSTER_DATA=/tmp/.tmp4Vdebc]
+                                  directory [env: TEAMSTER_DATA=/tmp/.tmpT2FwOS]
     "#]].assert_eq(&String::from_utf8(output.stdout).expect("help is UTF-8"));
     for line in ["tool", "tool help", "tool -h"] {
         let listed = command(directory.path()).args(line.split(' ')).output().expect("it starts");
@@ -698,7 +698,9 @@ fn verify_finds_a_flipped_byte() {
     let as_json: Value = serde_json::from_str(&hub.ok(&["log", "verify", "--json"])).expect("JSON");
     assert_eq!(
         as_json,
-        json!({"commits": number.parse::<u64>().expect("a number"), "head": head, "broken": null})
+        json!({
+            "commits": number.parse::<u64>().expect("a number"), "head": head, "broken": null, "damage": null,
+        })
     );
     hub.ok(&["tool", "task-add", "--tasks", "and one more"]);
     assert_ne!(hub.ok(&["log", "verify", "--against", &head]), head);

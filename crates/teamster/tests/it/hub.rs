@@ -64,15 +64,19 @@ impl Hub {
 
     /// Starts a hub on this data directory by a command of one's own, and returns when it says that it is ready.
     pub(crate) fn start_with(mut command: Command, data: &Path) -> Self {
-        let mut process = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("the hub starts");
+        command.stderr(Stdio::inherit());
+        Self::try_start_with(command, data).unwrap_or_else(|said| panic!("the hub said {said:?}"))
+    }
+
+    /// Starts a hub that may not come up; then returns how it ended. What it says is where the command's stderr is.
+    pub(crate) fn try_start_with(mut command: Command, data: &Path) -> Result<Self, ExitStatus> {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the hub starts");
         let mut stdout = BufReader::new(process.stdout.take().expect("stdout is piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("the hub speaks UTF-8");
-        assert!(line.starts_with("teamster is up: "), "the hub said {line:?}");
+        if !line.starts_with("teamster is up: ") {
+            return Err(ended(process));
+        }
         // What else it prints is read too, so that it never waits for us.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let file = std::fs::read(data.join("hub.json")).expect("a ready hub leaves hub.json");
@@ -80,14 +84,14 @@ impl Hub {
         let token_file = file["token_file"].as_str().expect("hub.json names the token's file");
         let operator =
             std::fs::read_to_string(token_file).expect("the operator's token can be read");
-        Self {
+        Ok(Self {
             url: file["url"].as_str().expect("hub.json has the URL").to_owned(),
             operator: operator.trim().to_owned(),
             data: data.to_owned(),
             hub_process: read_pid(&file),
             process: Some(process),
             _directory: None,
-        }
+        })
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -101,7 +105,8 @@ impl Hub {
     /// Sends the hub a signal and returns how it ended.
     pub(crate) fn end(&mut self, signal: Signal) -> ExitStatus {
         let process = self.process.take().expect("the hub runs");
-        kill_process(self.hub_process, signal).expect("the hub can be signalled");
+        // What cannot be signalled has ended already.
+        let _ = kill_process(self.hub_process, signal);
         ended(process)
     }
 
@@ -155,6 +160,14 @@ impl Hub {
             (word("by"), word("summary"))
         });
         told.filter(|(by, what)| by != "hub" && !what.starts_with("token ")).collect()
+    }
+
+    /// Returns how many events there are in all.
+    pub(crate) async fn n_events_in_all(&self) -> u64 {
+        let bearer = format!("Bearer {}", self.operator);
+        let headers = [("authorization", bearer.as_str())];
+        let status = self.http().await.send(Method::GET, "/api/status", &headers, "").await;
+        status.json()["events"].as_u64().unwrap_or_else(|| panic!("no count in {status:?}"))
     }
 
     /// Returns how many events there are, leaving out that clients of the older era opened sessions.
@@ -566,6 +579,13 @@ impl Mcp {
         self.request("tools/list", json!({})).await.json()["result"]["tools"].clone()
     }
 
+    /// Calls a tool and returns its text and whether it is an error.
+    pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> (String, bool) {
+        let answer =
+            self.request("tools/call", json!({"name": name, "arguments": arguments})).await;
+        answer.result()
+    }
+
     /// Calls a tool of a hub that may be killed meanwhile, with an id that the answer will bear.
     pub(crate) async fn try_call(
         &mut self,
@@ -581,12 +601,5 @@ impl Mcp {
         let body = message.to_string();
         let answer = self.http.try_send(Method::POST, &self.path, &headers, body).await?;
         Ok(answer.result())
-    }
-
-    /// Calls a tool and returns its text and whether it is an error.
-    pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> (String, bool) {
-        let answer =
-            self.request("tools/call", json!({"name": name, "arguments": arguments})).await;
-        answer.result()
     }
 }

@@ -103,7 +103,8 @@ fn a_refusal_waits_for_what_it_rests_on() {
         let first = first.await.expect("it ends").expect_err("the log was down");
         assert_eq!(
             first.to_string(),
-            "nothing was changed: the commit was not stored: the log is down"
+            "nothing was changed: the commit was not stored: the log is down; the hub only reads until the log can be \
+             written again, so repeat the call later"
         );
         // Told «exists already» at once, Bob would have believed in an item that is not there.
         second.await.expect("it ends").expect("it is decided anew");

@@ -2,12 +2,19 @@
 
 mod bad_input;
 mod cli;
+mod crash;
+mod disk;
 mod door;
+mod fuzz;
+mod history;
+mod hostile;
 mod hub;
 mod hub_loop;
 mod in_process;
+mod load;
 mod lost_writes;
 mod normal;
+mod power_loss;
 mod real_agents;
 mod scripted_model;
 mod simulation;

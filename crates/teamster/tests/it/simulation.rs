@@ -82,8 +82,9 @@ enum Keys {
     Forgotten,
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|number| number.parse().expect("a seed is a number"))
+/// Returns the number that a variable of the environment gives, if it is set.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|number| number.parse().expect("it is a number"))
 }
 
 /// Plays the seeds below `all` on every core and returns the first that went wrong.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ffi};
 
-use super::super::OpenError;
+use super::super::{OpenError, Synchronous};
 use crate::{CommitId, Hash, Head};
 
 /// The version of the tables, kept in SQLite's `user_version`.
@@ -42,9 +42,9 @@ pub(super) fn path(dir: &Path) -> PathBuf {
 }
 
 /// Opens the database for writing and makes the tables if they are not there.
-pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
-    let failed = |error| OpenError::failed(format!("open the log {}", path.display()), error);
-    let mut connection = connect(path).map_err(failed)?;
+pub(super) fn open(path: &Path, synchronous: Synchronous) -> Result<Connection, OpenError> {
+    let failed = |error| cannot("open", path, error);
+    let mut connection = connect(path, synchronous).map_err(failed)?;
     if version(&connection, path)? == 0 {
         let transaction = connection.transaction().map_err(failed)?;
         transaction.execute_batch(TABLES).map_err(failed)?;
@@ -56,15 +56,19 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Opens an existing database for writing. The file exists, since whoever makes it decides who may read it.
-pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, synchronous: Synchronous) -> rusqlite::Result<Connection> {
     let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
         let mode: String = row.get(0)?;
         // Without it (on some file systems) readers would block the writer, and an append would be more than one sync.
         if mode == "wal" { Ok(()) } else { Err(rusqlite::Error::InvalidQuery) }
     })?;
-    // FULL: acknowledged means synced. NORMAL loses acknowledged commits when the power fails.
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    let word = match synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+        Synchronous::Off => "OFF",
+    };
+    connection.pragma_update(None, "synchronous", word)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
     Ok(connection)
 }
@@ -72,7 +76,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens the database so that nothing can be written through it.
 pub(super) fn open_readonly(path: &Path) -> Result<Connection, OpenError> {
     let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| OpenError::failed(format!("open the log {}", path.display()), error))?;
+        .map_err(|error| cannot("open", path, error))?;
     match version(&connection, path)? {
         // Somebody is making it right now, or was interrupted while doing so.
         0 => Err(OpenError::NoLog { dir: path.parent().unwrap_or(path).to_owned() }),
@@ -89,11 +93,20 @@ fn open_file(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
 fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     let found = connection
         .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .map_err(|error| OpenError::failed(format!("read the log {}", path.display()), error))?;
+        .map_err(|error| cannot("read", path, error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path: path.to_owned(), found, known: VERSION });
     }
     Ok(found)
+}
+
+/// Says why a log was not opened. SQLite has two ways to say that the disk is full, and one of them nobody understands.
+pub(super) fn cannot(verb: &str, path: &Path, error: rusqlite::Error) -> OpenError {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    if matches!(code, Some(ffi::SQLITE_FULL | ffi::SQLITE_IOERR_SHMSIZE)) {
+        return OpenError::DiskFull { path: path.to_owned() };
+    }
+    OpenError::failed(format!("{verb} the log {}", path.display()), error)
 }
 
 pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
@@ -127,7 +140,7 @@ pub(super) fn to_column(number: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engines::files;
+    use crate::engines::{Options, files};
 
     /// Losing one of these settings would lose acknowledged commits, and only when the power fails.
     #[test]
@@ -135,7 +148,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
         files::create(&path).unwrap();
-        for connection in [open(&path).unwrap(), connect(&path).unwrap()] {
+        let usual = Options::default().synchronous;
+        for connection in [open(&path, usual).unwrap(), connect(&path, usual).unwrap()] {
             let journal_mode: String =
                 connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
             let synchronous: u32 =

@@ -1,6 +1,6 @@
 //! Reading, over a connection of its own, so that a long read never delays a write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -8,19 +8,41 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::super::OpenError;
 use super::super::page::Page;
 use super::database::{self, to_column};
+use super::{acknowledged, sealed};
 use crate::{Commit, Conversation, Error, Hash, Head, Record};
 
 /// Waits for the disk: call it where that is allowed.
-pub(super) struct Reader(Mutex<Connection>);
+pub(super) struct Reader {
+    connection: Mutex<Connection>,
+    dir: PathBuf,
+}
 
 impl Reader {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        database::open_readonly(path).map(|connection| Self(Mutex::new(connection)))
+        let dir = path.parent().unwrap_or(path).to_owned();
+        database::open_readonly(path)
+            .map(|connection| Self { connection: Mutex::new(connection), dir })
     }
 
     pub(super) fn head(&self) -> Result<Head, Error> {
-        database::head(&self.connection())
+        // Read first: a hub at work notes more meanwhile.
+        let noted = acknowledged::read(&self.dir);
+        let connection = self.connection();
+        if let Some(noted) = noted {
+            acknowledged::check(&connection, noted)
+                .map_err(|lost| Error::failed("find the end of the log", lost))?;
+        }
+        database::head(&connection)
             .map_err(|error| Error::failed("read the head of the log", error))
+    }
+
+    /// Has SQLite check its own structures; takes as long as reading all of the database.
+    pub(super) fn damage(&self) -> Result<Option<String>, Error> {
+        let found: String = self
+            .connection()
+            .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+            .map_err(|error| Error::failed("check the database", error))?;
+        Ok(Some(found).filter(|found| found != "ok"))
     }
 
     pub(super) fn commits(&self, after: u64, limit: usize) -> Result<Vec<Commit>, Error> {
@@ -70,10 +92,18 @@ impl Reader {
             .query(params![conversation.as_str(), to_column(after), to_column(limit as u64)])
             .map_err(failed)?;
         let mut page = Page::new(limit);
+        let mut number = after;
         while let Some(row) = rows.next().map_err(failed)? {
-            let record = Record {
-                number: database::number(row, 0).map_err(failed)?,
-                bytes: row.get(1).map_err(failed)?,
+            number += 1;
+            let found = database::number(row, 0).map_err(failed)?;
+            let bytes = sealed::unseal(conversation, number, row.get(1).map_err(failed)?);
+            let record = match bytes.filter(|_| found == number) {
+                Some(bytes) => Record { number, bytes },
+                None if !page.is_empty() => break,
+                None => {
+                    let conversation = conversation.clone();
+                    return Err(Error::DamagedRecord { conversation, number });
+                }
             };
             if !page.takes(record.bytes.len(), record) {
                 break;
@@ -84,7 +114,7 @@ impl Reader {
 
     /// A panic while reading leaves nothing half done, so a poisoned lock is as good as another.
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,5 +146,10 @@ fn commit(row: &Row<'_>, number: u64, prev: Option<Hash>) -> Result<(Commit, Has
             .map_err(|error| error.to_string())?,
     };
     let hash = database::hash(row, 2).map_err(|_| "its recorded hash is not a hash")?;
+    // On every read, not only when somebody verifies: what a hub replays or shows is what was written.
+    let is = commit.hash();
+    if is != hash {
+        return Err(format!("its hash is {is}, but {hash} was recorded"));
+    }
     Ok((commit, hash))
 }

@@ -18,8 +18,10 @@ use std::thread::{self, JoinHandle};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-use super::super::{OpenError, directory};
+use super::super::{OpenError, Synchronous, directory};
+use super::acknowledged::{Acknowledged, Extent};
 use super::database::{self, to_column};
+use super::sealed::seal;
 use crate::{AppendError, Commit, Conversation, Error, Hash, Head};
 
 /// How many requests may wait, and so how many share a transaction: more than the hub ever has open at once. Whoever comes
@@ -65,8 +67,9 @@ enum Request {
 
 impl WriterHandle {
     pub(super) fn start(
-        path: PathBuf,
+        (path, synchronous): (PathBuf, Synchronous),
         connection: Connection,
+        acknowledged: Acknowledged,
         appended: watch::Sender<()>,
         lock: directory::Lock,
     ) -> Result<Self, OpenError> {
@@ -74,8 +77,10 @@ impl WriterHandle {
         let n_transactions = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             path,
+            synchronous,
             connection: Some(connection),
             in_doubt: false,
+            acknowledged,
             appended,
             n_transactions: n_transactions.clone(),
             commit: |transaction| transaction.commit(),
@@ -152,10 +157,12 @@ impl Drop for WriterHandle {
 
 struct Writer {
     path: PathBuf,
+    synchronous: Synchronous,
     /// `None` after a failure: the next transaction begins with a new connection.
     connection: Option<Connection>,
     /// A COMMIT failed, and no transaction has been synced since.
     in_doubt: bool,
+    acknowledged: Acknowledged,
     appended: watch::Sender<()>,
     n_transactions: Arc<AtomicU64>,
     /// [`Transaction::commit`], except in tests of what happens when it fails.
@@ -204,7 +211,7 @@ impl Writer {
             Err(failure) => {
                 self.connection = None;
                 let (Failure::NotWritten(why) | Failure::Unknown(why)) = &failure;
-                tracing::warn!(why, in_doubt = self.in_doubt, "cannot write to the log");
+                tracing::debug!(why, in_doubt = self.in_doubt, "cannot write to the log");
                 for queued in batch.drain(..) {
                     queued.request.fail(&failure);
                 }
@@ -225,22 +232,26 @@ impl Writer {
             .map(|queued| queued.request.apply(&transaction))
             .collect::<rusqlite::Result<Vec<_>>>()
             .map_err(Failure::not_written)?;
+        let extent = Extent::of(&transaction).map_err(Failure::not_written)?;
         match commit(transaction) {
-            Ok(()) => Ok(outcomes),
+            Ok(()) => {}
             // The mark that completes a transaction is written last, so without room for all of it there is none.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                Err(Failure::not_written(error))
+                return Err(Failure::not_written(error));
             }
             Err(error) => {
                 match self.settle(|transaction| is_stored(transaction, batch, &outcomes)) {
-                    Ok(true) => Ok(outcomes),
-                    Ok(false) => Err(Failure::not_written(error)),
+                    Ok(true) => {}
+                    Ok(false) => return Err(Failure::not_written(error)),
                     Err(second) => {
-                        Err(Failure::Unknown(format!("{error}; then, while settling it, {second}")))
+                        let why = format!("{error}; then, while settling it, {second}");
+                        return Err(Failure::Unknown(why));
                     }
                 }
             }
         }
+        self.acknowledged.note(extent);
+        Ok(outcomes)
     }
 
     /// Makes a transaction that ends all doubt about those before it, and looks at the log in it.
@@ -263,7 +274,7 @@ impl Writer {
     fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => database::connect(&self.path)?,
+            None => database::connect(&self.path, self.synchronous)?,
         };
         // Takes the write lock at once, so that a conflict with a stranger shows before anything is done.
         self.connection.insert(connection).transaction_with_behavior(TransactionBehavior::Immediate)
@@ -288,17 +299,20 @@ impl Request {
                 Ok(Outcome::Appended)
             }
             Self::Record { conversation, bytes, .. } => {
-                let last: i64 = transaction
+                let last = transaction
                     .prepare_cached(
                         "SELECT coalesce(max(number), 0) FROM transcripts WHERE conversation = ?",
                     )?
-                    .query_row([conversation.as_str()], |row| row.get(0))?;
+                    .query_row([conversation.as_str()], |row| database::number(row, 0))?;
+                // Rot may have left any number there.
+                let number = last.saturating_add(1);
+                let stored = seal(conversation, number, bytes);
                 transaction
                     .prepare_cached(
                         "INSERT INTO transcripts (conversation, number, record) VALUES (?, ?, ?)",
                     )?
-                    .execute(params![conversation.as_str(), last + 1, bytes])?;
-                Ok(Outcome::Recorded((last + 1).cast_unsigned()))
+                    .execute(params![conversation.as_str(), to_column(number), stored])?;
+                Ok(Outcome::Recorded(number))
             }
             Self::Head { .. } => database::head(transaction).map(Outcome::Head),
         }
@@ -392,12 +406,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = database::path(dir.path());
         files::create(&path).unwrap();
-        let connection = Some(database::open(&path).unwrap());
+        let connection = Some(database::open(&path, Synchronous::Full).unwrap());
         let (appended, _) = watch::channel(());
         let mut writer = Writer {
             path,
+            synchronous: Synchronous::Full,
             connection,
             in_doubt: false,
+            acknowledged: Acknowledged::open(dir.path()).unwrap(),
             appended,
             n_transactions: Arc::default(),
             commit,

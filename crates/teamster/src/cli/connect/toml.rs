@@ -39,7 +39,8 @@ pub(super) fn set(
             } else {
                 "\n\n"
             };
-            return Ok(Edited { text: format!("{file}{gap}{alone}"), replaced: false });
+            let text = with_line_ends_of(file, format!("{file}{gap}{alone}"));
+            return Ok(Edited { text, replaced: false });
         }
         Some(Item::Table(old)) => {
             *entry.decor_mut() = old.decor().clone();
@@ -54,8 +55,14 @@ pub(super) fn set(
             *old = Item::Value(Value::InlineTable(entry));
         }
     }
-    let text = document.to_string();
+    let text = with_line_ends_of(file, document.to_string());
     Ok(Edited { replaced: existed && text != file, text })
+}
+
+/// What comes from `toml_edit` ends its lines with `\n`; a file that ends all of them with `\r\n` keeps that.
+fn with_line_ends_of(file: &str, text: String) -> String {
+    let windows = file.contains("\r\n") && !file.replace("\r\n", "").contains('\n');
+    if windows { text.replace("\r\n", "\n").replace('\n', "\r\n") } else { text }
 }
 
 /// A table without a header of its own.

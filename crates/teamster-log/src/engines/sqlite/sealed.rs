@@ -1,0 +1,35 @@
+//! Transcript records as they are stored: with a checksum behind them, since nothing chains them as commits are.
+
+use sha2::{Digest, Sha256};
+
+use crate::Conversation;
+
+/// Enough against rot; whoever means harm can rewrite the checksum as well.
+const CHECKSUM_BYTES: usize = 8;
+
+/// Returns what is stored of a record. Its place is part of the checksum, so that no record is taken for another.
+pub(super) fn seal(conversation: &Conversation, number: u64, bytes: &[u8]) -> Vec<u8> {
+    [bytes, &checksum(conversation, number, bytes)].concat()
+}
+
+/// Returns the record again; nothing if it is not what was stored there.
+pub(super) fn unseal(
+    conversation: &Conversation,
+    number: u64,
+    mut stored: Vec<u8>,
+) -> Option<Vec<u8>> {
+    let (bytes, recorded) = stored.split_last_chunk::<CHECKSUM_BYTES>()?;
+    let sound = checksum(conversation, number, bytes) == *recorded;
+    stored.truncate(stored.len() - CHECKSUM_BYTES);
+    sound.then_some(stored)
+}
+
+fn checksum(conversation: &Conversation, number: u64, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let digest = Sha256::new()
+        .chain_update(conversation.as_str())
+        .chain_update([0])
+        .chain_update(number.to_be_bytes())
+        .chain_update(bytes)
+        .finalize();
+    std::array::from_fn(|i| digest[i])
+}
