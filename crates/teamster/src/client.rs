@@ -95,12 +95,7 @@ impl Client {
         let stream = TcpStream::connect(&authority).await?;
         stream.set_nodelay(true)?;
         let token = read_token(&hub.token_file)?;
-        let (connection, driver) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tasks::spawn("talk to the hub", async move {
-            // The end of the connection shows in the request that needed it.
-            let _ = driver.await;
-        });
+        let connection = shake_hands(stream).await?;
         let mut client = Self { hub, authority, token, connection };
         // A process that is ending still accepts connections; only an answer shows that it is there.
         client.get("/api/status").await?;
@@ -195,7 +190,12 @@ impl Client {
             request = request.header(*name, *value);
         }
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        self.connection.ready().await.context("the hub closed the connection")?;
+        if self.connection.ready().await.is_err() {
+            // The hub ends a connection that nobody used for some time, such as between two lines of somebody's input.
+            let stream = TcpStream::connect(&self.authority).await.context("the hub has ended")?;
+            stream.set_nodelay(true)?;
+            self.connection = shake_hands(stream).await?;
+        }
         let response = self.connection.send_request(request.body(Full::new(body))?).await;
         let response = response.context("the hub closed the connection")?;
         let status = response.status();
@@ -208,6 +208,15 @@ impl Client {
         let answer = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
         Ok((status, answer))
     }
+}
+
+async fn shake_hands(stream: TcpStream) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tasks::spawn("talk to the hub", async move {
+        // The end of the connection shows in the request that needed it.
+        let _ = driver.await;
+    });
+    Ok(connection)
 }
 
 /// Returns the process that holds a data directory, if one does.

@@ -35,9 +35,10 @@ pub struct Limits {
     pub patience: Duration,
 }
 
-/// Clients are on this machine: what takes a minute will not come any more.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// An idle connection takes about 10 KiB.
+/// Clients are on this machine, so what takes so long will not come any more. And it is longer than the 90 seconds after
+/// which the usual clients close a connection they do not use, so that they hardly ever use one that is being closed.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// An idle connection takes about 13 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
 /// Files that are kept for the log, its snapshots and the programs that the hub starts.
 const FILES_KEPT: u64 = 32;

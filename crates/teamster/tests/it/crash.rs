@@ -281,6 +281,21 @@ async fn of_hubs_that_race_for_one_data_directory_one_wins_and_the_others_say_wh
     assert!(n_losers >= races);
 }
 
+/// A killed hub leaves `hub.json` behind. Who else listens at its address by now is not it, and must not see its token.
+#[tokio::test]
+async fn a_stranger_at_a_killed_hubs_address_is_not_taken_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let mut hub = Hub::start_in(&data);
+    hub.end(Signal::KILL);
+    let address = hub.url.trim_start_matches("http://");
+    let _stranger = std::net::TcpListener::bind(address).expect("the hub is gone");
+    let mut up = command(&data);
+    up.args(["up", "--listen", "127.0.0.1:0"]);
+    let again = Hub::start_with(up, &data);
+    assert_ne!(again.url, hub.url);
+}
+
 fn assert_refused(mut hub: Child, data: &Path) {
     let mut said = String::new();
     let stderr = hub.stderr.take().expect("stderr is piped");

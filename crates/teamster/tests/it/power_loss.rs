@@ -334,9 +334,16 @@ async fn check_hub(dir: &Path, operations: &[Operation], is_ready: bool) -> Vec<
 
 /// Has the program itself start on what is left.
 async fn check_by_hub(dir: &Path, operations: &[Operation]) -> Vec<Fault> {
-    // Another hub of these tests may listen there now.
+    // Another hub may listen there by now.
     let _ = std::fs::remove_file(dir.join("address"));
-    let hub = Hub::start_in(dir);
+    let mut up = command(dir);
+    up.arg("up");
+    let hub = match Hub::try_start_with(up, dir) {
+        Ok(hub) => hub,
+        Err(status) => {
+            return vec![Fault::Contradiction(format!("the hub does not start: {status}"))];
+        }
+    };
     let log = teamster_log::open_readonly(dir).expect("a running hub has a log");
     let mut shown = Shown::read(&*log).await;
     shown.compare_with(&hub).await;

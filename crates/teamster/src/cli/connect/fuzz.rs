@@ -12,7 +12,7 @@ use toml_edit::{DocumentMut, Item};
 use self::mutate::Mutator;
 use super::{Edited, PROGRAMS, Program, SERVER, Server};
 
-const CASES: u64 = 1_500;
+const CASES: u64 = 1_000;
 
 const JSON: &str = r#"{
   "theme": "dark",
