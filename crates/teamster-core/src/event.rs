@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
-use crate::{RunName, hub, key, run, token, yak};
+use crate::{RunName, errand, hub, key, run, token, yak};
 
 /// What a caller asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub enum Command {
     Token(token::Command),
     Run { run: RunName, what: run::Command },
     Yak(yak::Command),
+    Errand(errand::Command),
 }
 
 /// What has happened.
@@ -22,6 +23,7 @@ pub enum Event {
     Token(token::Event),
     Run { run: RunName, what: run::Event },
     Yak(yak::Event),
+    Errand(errand::Event),
 }
 
 /// Why a command was refused. Each sentence says what the caller can do next.
@@ -35,6 +37,8 @@ pub enum Refusal {
     Run(#[from] run::Refusal),
     #[error(transparent)]
     Yak(#[from] yak::Refusal),
+    #[error(transparent)]
+    Errand(#[from] errand::Refusal),
     #[error(transparent)]
     Key(#[from] key::Refusal),
 }
@@ -63,6 +67,7 @@ impl Event {
             Self::Token(event) => event.summary(),
             Self::Run { run, what } => Summary { run: Some(run.clone()), ..what.summary() },
             Self::Yak(event) => event.summary(),
+            Self::Errand(event) => event.summary(),
         }
     }
 
@@ -78,6 +83,7 @@ impl Event {
             ) => Topic::Principal(principal.clone()),
             Self::Run { run, .. } => Topic::Run(run.clone()),
             Self::Yak(_) => Topic::Yaks,
+            Self::Errand(event) => Topic::Errand(event.id()),
         }
     }
 
@@ -101,6 +107,7 @@ impl Event {
                 ..
             } => 0,
             Self::Yak(event) => event.text_bytes(),
+            Self::Errand(event) => event.text_bytes(),
         };
         size_of::<Self>() + text
     }

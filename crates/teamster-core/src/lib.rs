@@ -4,6 +4,7 @@
 //! the state and can always be applied again. Nothing here reads a clock, a file, the network or a random number;
 //! what a decision needs of those comes in through its [`Context`].
 
+pub mod errand;
 pub mod event;
 pub mod grant;
 pub mod hub;
