@@ -250,6 +250,12 @@ impl Errands {
         }
     }
 
+    /// Says whether an open errand needs this key when its tool is called again.
+    pub(crate) fn needs_key(&self, principal: &PrincipalName, key: &Arc<str>) -> bool {
+        let id = self.by_key.get(&(principal.clone(), key.clone()));
+        id.is_some_and(|id| self.open.contains(id))
+    }
+
     /// Returns the errand that the same call became before, if its result is still to be handed over.
     pub fn repeated(
         &self,

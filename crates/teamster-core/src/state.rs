@@ -160,7 +160,7 @@ impl State {
                 Event::Errand(event) => self.errands.apply(event, record),
             }
         }
-        self.keys.apply(record);
+        self.keys.apply(record, |key| self.errands.needs_key(&record.by, key));
         self.seq += record.events.len() as u64;
     }
 
