@@ -77,10 +77,13 @@ impl fmt::Display for Set {
 }
 
 /// One tool, as its author writes it. It translates: arguments to a command, events to a reply.
-pub(crate) trait Tool {
+pub trait Tool {
     const SET: Set;
     const NAME: &'static str;
     const NEEDS: Needs;
+    /// Whether a call may take longer than its client's patience. What such a tool does, it does with one command: when
+    /// it is called again, after a restart or with answers, the same key makes sure that it happens once.
+    const WAITS: bool = false;
     /// The arguments; their documentation is what the model reads.
     type Args: DeserializeOwned + JsonSchema + Send;
 
@@ -98,13 +101,14 @@ pub struct Entry {
     pub set: Set,
     pub name: &'static str,
     pub needs: Needs,
+    pub waits: bool,
     pub description: String,
     pub schema: Arc<Map<String, Value>>,
     pub(crate) run: Run,
 }
 
 impl Entry {
-    pub(crate) fn of<T: Tool>() -> Self {
+    pub fn of<T: Tool>() -> Self {
         let mut schema = schema_of::<T::Args>();
         let description = match schema.remove("description") {
             Some(Value::String(description)) => description,
@@ -120,6 +124,7 @@ impl Entry {
             set: T::SET,
             name: T::NAME,
             needs: T::NEEDS,
+            waits: T::WAITS,
             description,
             schema: Arc::new(schema),
             run,
@@ -192,8 +197,7 @@ impl Catalogue {
     }
 
     /// Returns a catalogue of these tools only.
-    #[cfg(test)]
-    pub(crate) fn of(entries: Vec<Entry>) -> Self {
+    pub fn of(entries: Vec<Entry>) -> Self {
         Self { entries }
     }
 

@@ -120,6 +120,12 @@ impl DataFiles {
         self.0.join("agent.token")
     }
 
+    /// The key that seals what clients carry for the hub. Without it a new one is made, and open questions are asked
+    /// anew.
+    pub fn seal_key(&self) -> PathBuf {
+        self.0.join("seal.key")
+    }
+
     /// Where the hub listens, remembered so that installed configurations survive restarts.
     pub fn address(&self) -> PathBuf {
         self.0.join("address")

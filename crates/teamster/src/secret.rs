@@ -22,6 +22,13 @@ pub fn new_secret() -> anyhow::Result<String> {
     Ok(format!("tmst_{}", String::from(SecretHash(bytes))))
 }
 
+/// A key that stays in the hub: 256 random bits.
+pub fn new_key() -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    Ok(key)
+}
+
 /// Returns what is kept of a secret. It is random and long, so a plain hash is enough.
 pub fn hash(secret: &str) -> SecretHash {
     SecretHash(Sha256::digest(secret.as_bytes()).into())

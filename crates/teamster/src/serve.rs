@@ -11,7 +11,9 @@ use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
 use teamster_log::{Log, Options};
+use teamster_mcp::Catalogue;
 use teamster_mcp::door::http as door;
+use teamster_mcp::door::seal::Seal;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -74,13 +76,16 @@ pub async fn run(
 
     let file = prepare(&handle, &data, address, (&name, project_named)).await?;
     let (stop, mut stopped) = watch::channel(false);
-    let served = door::Served::new(
-        Arc::new(handle.clone()),
-        secret::hash,
-        Arc::new(|name, task| {
+    let served = door::Served::new(door::Setup {
+        hub: Arc::new(handle.clone()),
+        catalogue: Catalogue::new(),
+        hash_secret: secret::hash,
+        spawn: Arc::new(|name, task| {
             tasks::spawn(name, task);
         }),
-    );
+        seal: seal(&data)?,
+        patience: door::PATIENCE,
+    });
     let streams = served.streams_end();
     let api = api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone() });
     let router = door::router(served, api, address.port());
@@ -180,6 +185,21 @@ async fn prepare(
         token_file: data.operator_token(),
         version: version.into(),
     })
+}
+
+/// Returns what seals with the data directory's own key, which is made the first time.
+fn seal(data: &DataFiles) -> anyhow::Result<Seal> {
+    let file = data.seal_key();
+    let kept = std::fs::read(&file).ok().and_then(|key| key.try_into().ok());
+    let key = match kept {
+        Some(key) => key,
+        None => {
+            let key = secret::new_key()?;
+            write_private(&file, &key)?;
+            key
+        }
+    };
+    Ok(Seal::new(key))
 }
 
 /// Makes a token, unless the file holds the secret of a live one. The file is written first: a token in the log that

@@ -1,5 +1,6 @@
 //! Doors: the ways in. Each turns what it hears into a call of [`crate::dispatch::dispatch`].
 
 pub mod http;
-mod rmcp;
+pub mod rmcp;
+pub mod seal;
 mod sessions;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod cli;
 mod door;
+mod errands;
 mod hub;
 mod hub_loop;
 mod in_process;
