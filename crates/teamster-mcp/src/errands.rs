@@ -101,10 +101,14 @@ async fn call_that_waits(
         Ok(before) => before,
         Err(refusal) => return refused(&refusal),
     };
+    let arguments: Arc<str> = Value::Object(request.arguments.clone()).to_string().into();
     let repeated = || {
         let by_repeating = request.key.is_none() && !request.client.tasks;
         let found = state.errands.repeated(&token.principal, &place(scope), print);
-        found.filter(|_| by_repeating)
+        // The fingerprint alone is no proof.
+        found.filter(|errand| {
+            by_repeating && &*errand.call.tool == entry.name && errand.call.arguments == arguments
+        })
     };
     if let Some(errand) = before.or_else(repeated) {
         return join(served, token, entry, errand, request, whom).await;
@@ -112,7 +116,7 @@ async fn call_that_waits(
     let new = NewErrand {
         tool: entry.name.into(),
         place: place(scope),
-        arguments: Value::Object(request.arguments.clone()).to_string().into(),
+        arguments,
         key: key.clone(),
         awaited: if request.client.tasks { Awaited::ById } else { Awaited::ByRepeating },
         can: request.client.names().map(Arc::from).collect(),

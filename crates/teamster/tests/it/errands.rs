@@ -22,6 +22,7 @@ use teamster::clock::SystemClock;
 use teamster::hub::{self, Handle, Opened, Parts, Snapshots};
 use teamster::project::Project;
 use teamster::secret;
+use teamster_core::errand::{OPEN_MAX, RESULT_BYTES_MAX};
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::ids::ErrandId;
 use teamster_core::token::{self, Kind, NewToken};
@@ -85,15 +86,31 @@ impl Tool for AskTwice {
             Ok(Reply::Ask(vec![Ask::form(name, "?", &json!({"type": "object", "properties": {}}))]))
         };
         // Past the door's patience, however fast the machine is.
-        let is_errand = |state: &State| {
-            state.errands.open().any(|errand| &*errand.call.tool == Self::NAME).then_some(())
-        };
-        cx.wait(&Topic::Log, Duration::MAX, is_errand).await;
+        cx.wait(&Topic::Log, Duration::MAX, is_errand(Self::NAME)).await;
         match (cx.answers().form("name"), cx.answers().form("color")) {
             (None, _) => ask("name"),
             (Some(_), None) => ask("color"),
             (Some(one), Some(two)) => Ok(Reply::Text(format!("{one:?} {two:?}"))),
         }
+    }
+}
+
+struct SayMuch;
+
+/// Says more than can be kept, and too late.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct SayMuchArgs {}
+
+impl Tool for SayMuch {
+    const SET: Set = Set::Session;
+    const NAME: &'static str = "say-much";
+    const NEEDS: Needs = Needs::Token;
+    const WAITS: bool = true;
+    type Args = SayMuchArgs;
+
+    async fn call(cx: &Call<'_>, _args: SayMuchArgs) -> Result<Reply, ToolError> {
+        cx.wait(&Topic::Log, Duration::MAX, is_errand(Self::NAME)).await;
+        Ok(Reply::Text("x".repeat(RESULT_BYTES_MAX)))
     }
 }
 
@@ -120,6 +137,11 @@ impl Tool for AskAtOnce {
 
 fn in_run(what: run::Command) -> Command {
     Command::Run { run: RunName::default_run(), what }
+}
+
+/// Says whether a call of this tool has become an errand.
+fn is_errand(tool: &str) -> impl Fn(&State) -> Option<()> {
+    move |state| state.errands.open().any(|errand| &*errand.call.tool == tool).then_some(())
 }
 
 fn find_item(state: &State, content: &str) -> Option<String> {
@@ -162,6 +184,7 @@ impl Door {
                 Entry::of::<WaitForItem>(),
                 Entry::of::<AskTwice>(),
                 Entry::of::<AskAtOnce>(),
+                Entry::of::<SayMuch>(),
             ]),
             hash_secret: secret::hash,
             spawn: Arc::new(|_, task| {
@@ -412,6 +435,62 @@ async fn a_client_without_tasks_calls_again_and_gets_the_result_once() {
     assert_eq!(call(&door, "ann").await, result);
     // It was handed over, so this is a new call, which finds that its note is there already, sooner or later.
     assert_ne!(call(&door, "ann").await, result);
+}
+
+#[tokio::test]
+async fn a_client_without_tasks_is_asked_when_it_calls_again() {
+    let data = tempfile::tempdir().expect("a directory");
+    let mut door = Door::open(data.path()).await;
+    let client = json!({"elicitation": {}});
+    let call = async |door: &Door, more: Value| {
+        let mut params = json!({"name": "ask-twice", "arguments": {}});
+        for (name, value) in more.as_object().expect("an object") {
+            params[name] = value.clone();
+        }
+        door.ask("ann", &client, "tools/call", params).await
+    };
+    let still = call(&door, json!({})).await;
+    let still = still["content"][0]["text"].as_str().expect("a text");
+    assert!(still.starts_with("Still working on it (ERRAND-1)"), "{still}");
+    let answers =
+        [("name", form(json!({"name": "Ann"}))), ("color", form(json!({"color": "red"})))];
+    for (name, answer) in answers {
+        door.settled("ann", "ERRAND-1").await;
+        let asked = call(&door, json!({})).await;
+        assert_eq!(asked["inputRequests"][name]["method"], "elicitation/create", "{asked}");
+        door = door.crash_and_open(data.path()).await;
+        let state = &asked["requestState"];
+        let given = json!({"requestState": state, "inputResponses": {name: answer}});
+        call(&door, given).await;
+    }
+    door.settled("ann", "ERRAND-1").await;
+    let done = call(&door, json!({})).await;
+    assert_eq!(done["content"][0]["text"], r#"{"name": String("Ann")} {"color": String("red")}"#);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_fails_the_task_and_says_so() {
+    let data = tempfile::tempdir().expect("a directory");
+    let door = Door::open(data.path()).await;
+    let task = door.task("ann", "say-much", json!({})).await;
+    let failed = door.settled("ann", &task).await;
+    assert_eq!(failed["status"], "failed", "{failed}");
+    expect![[r#"{"code":-32603,"message":"the result has 262199 bytes, which is more than the 262144 that are kept of a long call"}"#]].assert_eq(&failed["error"].to_string());
+}
+
+#[tokio::test]
+async fn one_principal_s_calls_under_way_are_bounded() {
+    let data = tempfile::tempdir().expect("a directory");
+    let door = Door::open(data.path()).await;
+    for n in 0..OPEN_MAX {
+        door.task("ann", "wait-for-item", json!({"content": format!("x{n}")})).await;
+    }
+    let n_notes = door.n_notes();
+    let params = json!({"name": "wait-for-item", "arguments": {"content": "more"}});
+    let refused = door.ask("ann", &knows_tasks(), "tools/call", params).await;
+    expect![[r#"[{"type":"text","text":"error: you have 64 calls under way; wait for some of them, or cancel them, first"}]"#]].assert_eq(&refused["content"].to_string());
+    assert_eq!(door.n_notes(), n_notes, "the tool was not called at all");
+    door.task("bob", "wait-for-item", json!({"content": "more"})).await;
 }
 
 #[tokio::test]
