@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
-use crate::{RunName, client_session, hub, key, run, token, yak};
+use crate::{RunName, client_session, errand, hub, key, run, token, yak};
 
 /// What a caller asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub enum Command {
     Token(token::Command),
     Run { run: RunName, what: run::Command },
     Yak(yak::Command),
+    Errand(errand::Command),
 }
 
 /// What has happened.
@@ -24,6 +25,7 @@ pub enum Event {
     Token(token::Event),
     Run { run: RunName, what: run::Event },
     Yak(yak::Event),
+    Errand(errand::Event),
 }
 
 /// Why a command was refused. Each sentence says what the caller can do next.
@@ -39,6 +41,8 @@ pub enum Refusal {
     Run(#[from] run::Refusal),
     #[error(transparent)]
     Yak(#[from] yak::Refusal),
+    #[error(transparent)]
+    Errand(#[from] errand::Refusal),
     #[error(transparent)]
     Key(#[from] key::Refusal),
 }
@@ -69,6 +73,7 @@ impl Event {
             Self::Token(event) => event.summary(),
             Self::Run { run, what } => Summary { run: Some(run.clone()), ..what.summary() },
             Self::Yak(event) => event.summary(),
+            Self::Errand(event) => event.summary(),
         }
     }
 
@@ -84,6 +89,7 @@ impl Event {
             ) => Topic::Principal(principal.clone()),
             Self::Run { run, .. } => Topic::Run(run.clone()),
             Self::Yak(_) => Topic::Yaks,
+            Self::Errand(event) => Topic::Errand(event.id()),
         }
     }
 
@@ -107,6 +113,7 @@ impl Event {
                 ..
             } => 0,
             Self::Yak(event) => event.text_bytes(),
+            Self::Errand(event) => event.text_bytes(),
         };
         size_of::<Self>() + text
     }

@@ -125,6 +125,10 @@ number!(
     NoteId, "NOT-"
 );
 number!(
+    /// A call that outlives its request. Ids are never used again.
+    ErrandId, "ERRAND-"
+);
+number!(
     /// A token; each is one incarnation of its principal.
     TokenId, "TOK-"
 );

@@ -1,7 +1,8 @@
 //! Idempotency keys: a call sent again with the same key gets its first answer.
 //!
 //! What is kept is the events the first call caused, from which its answer is made again. A call that changed nothing
-//! is not kept: deciding it again is harmless. Both bounds below are per principal.
+//! is not kept: deciding it again is harmless. Both bounds below are per principal. A key that is needed for sure, that
+//! of an open errand, is not forgotten; their number is bounded where they are.
 
 use std::sync::Arc;
 
@@ -99,10 +100,11 @@ impl Keys {
         }
     }
 
-    pub(crate) fn apply(&mut self, record: &Record) {
+    /// Remembers the record's key. `is_needed` says of a key of its principal that it must not be forgotten.
+    pub(crate) fn apply(&mut self, record: &Record, is_needed: impl Fn(&Arc<str>) -> bool) {
         let Some(key) = &record.key else { return };
         let mut window = self.by_principal.get(&record.by).cloned().unwrap_or_default();
-        window.remember(key, &record.events);
+        window.remember(key, &record.events, is_needed);
         self.by_principal.insert(record.by.clone(), window);
     }
 
@@ -113,7 +115,7 @@ impl Keys {
 }
 
 impl Window {
-    fn remember(&mut self, key: &Key, events: &[Event]) {
+    fn remember(&mut self, key: &Key, events: &[Event], is_needed: impl Fn(&Arc<str>) -> bool) {
         let bytes = events.iter().map(Event::size_bytes).sum();
         let known = Known { call: key.call, events: events.into(), bytes };
         if self.known.insert(key.key.clone(), known).is_none() {
@@ -123,9 +125,10 @@ impl Window {
         while self.oldest_first.len() > 1
             && (self.oldest_first.len() > KEYS_MAX || self.bytes > BYTES_MAX)
         {
-            if let Some(forgotten) =
-                self.oldest_first.pop_front().and_then(|oldest| self.known.remove(&oldest))
-            {
+            let newest = self.oldest_first.len() - 1;
+            let mut older = self.oldest_first.iter().take(newest);
+            let Some(oldest) = older.position(|key| !is_needed(key)) else { return };
+            if let Some(forgotten) = self.known.remove(&self.oldest_first.remove(oldest)) {
                 self.bytes -= forgotten.bytes;
             }
         }

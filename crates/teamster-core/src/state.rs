@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::client_session::ClientSessions;
+use crate::errand::{self, Errands};
 use crate::grant::Grants;
 use crate::hub::Starts;
 use crate::ids::TokenId;
@@ -19,7 +20,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 1;
+pub const SNAPSHOT_FORMAT: u32 = 2;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub struct State {
     pub tokens: Tokens,
     pub runs: Runs,
     pub yaks: Yaks,
+    pub errands: Errands,
     keys: Keys,
     pub obligations: Obligations,
 }
@@ -116,19 +118,29 @@ impl State {
             Command::Yak(command) => {
                 self.yaks.decide(command, cx)?.into_iter().map(Event::Yak).collect()
             }
+            Command::Errand(command) => {
+                self.errands.decide(command, cx)?.into_iter().map(Event::Errand).collect()
+            }
         };
         Ok(Decision::New(events))
     }
 
-    /// Adds to the end of a token the release of what its holder had in progress.
+    /// Adds to the end of a token the release of what its holder had in progress, and the end of its errands.
     fn with_releases(&self, events: Vec<token::Event>) -> Vec<Event> {
         let mut all = Vec::with_capacity(events.len());
         for event in events {
-            if let token::Event::Ended { id, .. } = &event {
+            if let token::Event::Ended { id, principal, why } = &event {
                 all.extend(self.runs.held_by(*id).map(|(run, item)| Event::Run {
                     run: run.clone(),
                     what: run::Event::Item(item::Event::Released { id: item }),
                 }));
+                // A replaced token's principal lives on, and so do its errands.
+                if *why != token::Ending::Replaced {
+                    all.extend(self.errands.open_of(principal).map(|id| {
+                        let outcome = errand::Outcome::Cancelled;
+                        Event::Errand(errand::Event::Ended { id, outcome })
+                    }));
+                }
             }
             all.push(Event::Token(event));
         }
@@ -144,24 +156,34 @@ impl State {
                 Event::Token(event) => {
                     self.tokens.apply(event, record);
                     if let token::Event::Ended { principal, why, .. } = event {
-                        // A replaced token's principal lives on, and so do its keys.
+                        // A replaced token's principal lives on, and so do its keys and its errands' results.
                         if *why != token::Ending::Replaced {
                             self.keys.forget(principal);
                             self.client_sessions.forget(principal);
+                            self.errands.forget(principal);
                         }
                     }
                 }
                 Event::Run { run, what } => self.runs.apply(run, what, record),
                 Event::Yak(event) => self.yaks.apply(event, record),
+                Event::Errand(event) => self.errands.apply(event, record),
             }
         }
-        self.keys.apply(record);
+        self.keys.apply(record, |key| self.errands.needs_key(&record.by, key));
         self.seq += record.events.len() as u64;
     }
 
     /// Returns when the hub has something to do by itself, and what.
     pub fn next_timer(&self) -> Option<(Timestamp, Command)> {
-        self.tokens.next_expiry().map(|at| (at, Command::Token(token::Command::Expire)))
+        let tokens = self.tokens.next_expiry();
+        let errands = self.errands.next_expiry();
+        [
+            tokens.map(|at| (at, Command::Token(token::Command::Expire))),
+            errands.map(|at| (at, Command::Errand(errand::Command::Expire))),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|(at, _)| *at)
     }
 
     /// Returns the run, if this token may use it, or the sentence that refuses it.

@@ -1,5 +1,6 @@
 //! What a waiting call can wait for. A change wakes exactly those that wait for its topic.
 
+use crate::ids::ErrandId;
 use crate::{PrincipalName, RunName};
 
 /// A part of the state that changes as one, as far as waiting is concerned.
@@ -13,4 +14,6 @@ pub enum Topic {
     Principal(PrincipalName),
     /// The backlog.
     Yaks,
+    /// A call that outlives its request: what it asks, was given, and came to.
+    Errand(ErrandId),
 }

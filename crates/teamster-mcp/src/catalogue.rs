@@ -61,12 +61,15 @@ impl fmt::Display for Set {
 }
 
 /// One tool, as its author writes it. It translates: arguments to a command, events to a reply.
-pub(crate) trait Tool {
+pub trait Tool {
     const SET: Set;
     const NAME: &'static str;
     const NEEDS: Needs;
     /// What callers are told who do not have the tool, where the set has its own words for that.
     const NOT_GRANTED: Option<&'static str> = None;
+    /// Whether a call may take longer than its client's patience. What such a tool does, it does with one command: when
+    /// it is called again, after a restart or with answers, the same key makes sure that it happens once.
+    const WAITS: bool = false;
     /// The arguments; their documentation is what the model reads.
     type Args: DeserializeOwned + JsonSchema + Send;
 
@@ -85,13 +88,14 @@ pub struct Entry {
     pub name: &'static str,
     pub needs: Needs,
     not_granted: Option<&'static str>,
+    pub waits: bool,
     pub description: String,
     pub schema: Arc<Map<String, Value>>,
     pub(crate) run: Run,
 }
 
 impl Entry {
-    pub(crate) fn of<T: Tool>() -> Self {
+    pub fn of<T: Tool>() -> Self {
         let mut schema = schema_of::<T::Args>();
         let description = match schema.remove("description") {
             Some(Value::String(description)) => description,
@@ -108,6 +112,7 @@ impl Entry {
             name: T::NAME,
             needs: T::NEEDS,
             not_granted: T::NOT_GRANTED,
+            waits: T::WAITS,
             description,
             schema: Arc::new(schema),
             run,
@@ -189,8 +194,7 @@ impl Catalogue {
     }
 
     /// Returns a catalogue of these tools only.
-    #[cfg(test)]
-    pub(crate) fn of(entries: Vec<Entry>) -> Self {
+    pub fn of(entries: Vec<Entry>) -> Self {
         Self { entries }
     }
 

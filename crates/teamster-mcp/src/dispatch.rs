@@ -2,22 +2,71 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use teamster_core::key::Key;
 use teamster_core::token::Token;
+use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Refusal, State, text};
+use tokio::sync::mpsc;
 
 use crate::access::{Scope, allowed};
+use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::{Catalogue, Entry};
-use crate::hub::{Done, Failure, Hub};
+use crate::hub::{self, Done, Failure, Hub};
 
 /// What a tool says when it succeeds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Text(String),
+    /// The same JSON as text and as structured content: some clients show the model only the one, some the other.
+    Json(Value),
+    Blocks(Vec<Block>),
+    /// The tool cannot go on before these are answered; it is called again with the answers.
+    Ask(Vec<Ask>),
+    /// The tool cannot work for a client that lacks this.
+    Needs(Capability),
+}
+
+/// A part of an answer. Bytes are given in base64, as they are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    Text {
+        text: String,
+    },
+    #[serde(rename_all = "camelCase")]
+    Image {
+        data: String,
+        mime_type: String,
+    },
+    #[serde(rename_all = "camelCase")]
+    Audio {
+        data: String,
+        mime_type: String,
+    },
+    Resource {
+        resource: Resource,
+    },
+}
+
+/// A text with an address, carried in an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    pub uri: String,
+    pub mime_type: String,
+    pub text: String,
+}
+
+impl Block {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
 }
 
 /// Why a tool failed, in words for whoever called it.
@@ -37,49 +86,142 @@ impl<R: Into<Refusal>> From<R> for ToolError {
     }
 }
 
-/// What a caller gets: text it can act on, whether it succeeded or not.
-#[derive(Debug, Clone, PartialEq)]
+/// What a caller gets: something it can act on, whether the tool succeeded or not. Its JSON is what is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Answer {
-    pub text: String,
+    pub content: Vec<Block>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
     pub is_error: bool,
+    /// Whether it is our fault: the tool broke instead of refusing.
+    #[serde(skip)]
+    pub is_bug: bool,
 }
 
-/// No tool has this name; the one case that is a protocol error.
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Answer(Answer),
+    /// The call is to be made again with answers to these.
+    Ask(Vec<Ask>),
+}
+
+/// Why a call could not even be tried; the only cases that are protocol errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown tool {0:?}; tools/list shows the tools there are")]
-pub struct UnknownTool(String);
+pub enum Fault {
+    #[error("unknown tool {0:?}; tools/list shows the tools there are")]
+    UnknownTool(String),
+    #[error("this call needs a client that declares the capability {0}")]
+    Needs(Capability),
+    #[error("{0}")]
+    BadAnswers(String),
+}
+
+/// Where a call says how far it is. Nobody may be listening, and then nothing is said.
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Option<mpsc::Sender<Step>>);
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    pub done: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// As many steps as wait to be sent to a slow client; further ones are left out.
+const STEPS_MAX: usize = 16;
+
+impl Progress {
+    pub fn channel() -> (Self, mpsc::Receiver<Step>) {
+        let (sender, steps) = mpsc::channel(STEPS_MAX);
+        (Self(Some(sender)), steps)
+    }
+
+    /// Says that the call still waits.
+    pub(crate) fn waited(&self, waited: Duration) {
+        let message = Some(format!("still waiting after {} s", waited.as_secs()));
+        self.say(Step { done: waited.as_secs_f64(), total: None, message });
+    }
+
+    fn say(&self, step: Step) {
+        if let Some(listener) = &self.0 {
+            // A listener that is gone or slow misses a step, which the next one makes good.
+            let _ = listener.try_send(step);
+        }
+    }
+}
 
 /// A call under way, as a tool sees it. Who calls comes from the credential, never from an argument.
 pub struct Call<'a> {
     hub: &'a dyn Hub,
     caller: Caller,
     key: Option<Key>,
+    answers: Answers,
+    client: Client,
+    progress: Progress,
     pub(crate) scope: &'a Scope,
 }
 
 impl Call<'_> {
     /// Returns the newest state that can no longer be lost.
-    pub(crate) fn state(&self) -> Arc<State> {
+    pub fn state(&self) -> Arc<State> {
         self.hub.state()
     }
 
     /// Decides a command and makes what it causes durable.
-    pub(crate) async fn submit(&self, command: Command) -> Result<Done, ToolError> {
+    pub async fn submit(&self, command: Command) -> Result<Done, ToolError> {
         Ok(self.hub.submit(self.caller.clone(), command, self.key.clone()).await?)
     }
 
     pub(crate) async fn project_commit(&self) -> Option<String> {
         self.hub.project_commit().await
     }
+
+    /// Returns who calls.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Returns what the caller's client can do.
+    pub fn client(&self) -> Client {
+        self.client
+    }
+
+    /// Returns what was answered to the questions that the tool asked before.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    /// Says how far the call is.
+    pub fn progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
+        self.progress.say(Step { done, total, message });
+    }
+
+    /// Waits until `check` finds what it is looking for, at most `at_most`, and says meanwhile that it waits. Only
+    /// tools that [`crate::catalogue::Tool::WAITS`] may.
+    pub async fn wait<T>(
+        &self,
+        topic: &Topic,
+        at_most: Duration,
+        check: impl FnMut(&State) -> Option<T>,
+    ) -> Option<T> {
+        hub::wait(self.hub, topic, at_most, |waited| self.progress.waited(waited), check).await
+    }
 }
 
 /// A tool call as a door hands it over.
-#[derive(Debug)]
-pub struct Request<'a> {
-    pub name: &'a str,
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    pub name: String,
     pub arguments: Map<String, Value>,
     /// What the caller sent so that it may send the call again.
-    pub key: Option<&'a str>,
+    pub key: Option<String>,
+    /// What the caller answered to what the tool asked before.
+    pub answers: Answers,
+    pub client: Client,
+    pub progress: Progress,
 }
 
 /// Calls a tool. Every path answers, also refusals and panics.
@@ -88,51 +230,90 @@ pub async fn dispatch(
     hub: &dyn Hub,
     token: &Token,
     scope: &Scope,
-    request: Request<'_>,
-) -> Result<Answer, UnknownTool> {
-    let Some(entry) = catalogue.find(scope.set, request.name) else {
-        return Err(UnknownTool(request.name.chars().take(80).collect()));
-    };
-    if !allowed(token, entry, scope) {
-        let bound = hub.state().check_run(token, &scope.run);
-        let text = match bound {
-            Err(bound) if entry.set == crate::Set::Session => entry.set.failure(&bound),
-            Err(_) | Ok(()) => entry.refusal(),
-        };
-        return Ok(Answer { text, is_error: true });
+    request: Request,
+) -> Result<Outcome, Fault> {
+    let entry = find(catalogue, scope, &request.name)?;
+    if let Err(refused) = admit(hub, token, scope, entry) {
+        return Ok(Outcome::Answer(refused));
     }
-    let key = match request
-        .key
-        .map(|key| Key::new(key, call_print(entry, scope, &request.arguments)))
-        .transpose()
-    {
+    let Request { name: _, arguments, key, answers, client, progress } = request;
+    let key = key.map(|key| Key::new(&key, call_print(entry, scope, &arguments))).transpose();
+    let key = match key {
         Ok(key) => key,
-        Err(refusal) => return Ok(failed(entry, &refusal.to_string())),
+        Err(refusal) => return Ok(Outcome::Answer(failed(entry, &refusal.to_string()))),
     };
-    if let Err(ToolError(message)) = check_objects(&entry.schema, &request.arguments) {
-        return Ok(failed(entry, &message));
+    if let Err(ToolError(message)) = check_objects(&entry.schema, &arguments) {
+        return Ok(Outcome::Answer(failed(entry, &message)));
     }
-    let call = Call { hub, caller: Caller::of(token), key, scope };
+    let call = Call { hub, caller: Caller::of(token), key, answers, client, progress, scope };
     // A panic in one tool is a bug in that tool; its caller is told, and nobody else notices.
-    match AssertUnwindSafe((entry.run)(&call, request.arguments)).catch_unwind().await {
-        Ok(Ok(Reply::Text(text))) => Ok(Answer { text, is_error: false }),
-        Ok(Err(ToolError(message))) => Ok(failed(entry, &message)),
+    let answer = match AssertUnwindSafe((entry.run)(&call, arguments)).catch_unwind().await {
+        Ok(Ok(Reply::Text(text))) => succeeded(vec![Block::text(text)], None),
+        Ok(Ok(Reply::Json(json))) => succeeded(vec![Block::text(json.to_string())], Some(json)),
+        Ok(Ok(Reply::Blocks(content))) => succeeded(content, None),
+        Ok(Ok(Reply::Ask(asks))) => return asked(client, asks),
+        Ok(Ok(Reply::Needs(capability))) => return Err(Fault::Needs(capability)),
+        Ok(Err(ToolError(message))) => failed(entry, &message),
         Err(_panic) => {
             tracing::error!(tool = entry.name, "a tool panicked");
-            Ok(failed(
-                entry,
-                "the tool failed inside; this is a bug in Teamster, the hub's log has the details, and other calls still work",
-            ))
+            let message = "the tool failed inside; this is a bug in Teamster, the hub's log has the details, and other calls still work";
+            Answer { is_bug: true, ..failed(entry, message) }
         }
-    }
+    };
+    Ok(Outcome::Answer(answer))
 }
 
-fn failed(entry: &Entry, message: &str) -> Answer {
-    Answer { text: entry.set.failure(message), is_error: true }
+/// Returns the tool that a call names.
+pub(crate) fn find<'a>(
+    catalogue: &'a Catalogue,
+    scope: &Scope,
+    name: &str,
+) -> Result<&'a Entry, Fault> {
+    catalogue
+        .find(scope.set, name)
+        .ok_or_else(|| Fault::UnknownTool(name.chars().take(80).collect()))
+}
+
+/// Lets a caller in that has the tool, or says that it does not.
+pub(crate) fn admit(
+    hub: &dyn Hub,
+    token: &Token,
+    scope: &Scope,
+    entry: &Entry,
+) -> Result<(), Answer> {
+    if allowed(token, entry, scope) {
+        return Ok(());
+    }
+    let text = match hub.state().check_run(token, &scope.run) {
+        Err(bound) if entry.set == crate::Set::Session => entry.set.failure(&bound),
+        Err(_) | Ok(()) => entry.refusal(),
+    };
+    Err(said(text))
+}
+
+fn succeeded(content: Vec<Block>, structured_content: Option<Value>) -> Answer {
+    Answer { content, structured_content, is_error: false, is_bug: false }
+}
+
+pub(crate) fn failed(entry: &Entry, message: &str) -> Answer {
+    said(entry.set.failure(message))
+}
+
+fn said(text: String) -> Answer {
+    let content = vec![Block::text(text)];
+    Answer { content, structured_content: None, is_error: true, is_bug: false }
+}
+
+/// A client is asked only for what it said it can answer.
+fn asked(client: Client, asks: Vec<Ask>) -> Result<Outcome, Fault> {
+    match asks.iter().find(|ask| !client.has(ask.needs)) {
+        Some(ask) => Err(Fault::Needs(ask.needs)),
+        None => Ok(Outcome::Ask(asks)),
+    }
 }
 
 /// Tells calls apart, so that a key cannot be used for two different ones.
-fn call_print(entry: &Entry, scope: &Scope, arguments: &Map<String, Value>) -> u64 {
+pub(crate) fn call_print(entry: &Entry, scope: &Scope, arguments: &Map<String, Value>) -> u64 {
     let arguments = in_order(&Value::Object(arguments.clone())).to_string();
     let parts = [entry.set.name(), entry.name, scope.run.as_str(), &arguments];
     text::fingerprint(parts.into_iter().flat_map(|part| part.bytes().chain([0])))

@@ -91,13 +91,16 @@ pub async fn wait<T>(
     let watch = hub.watch(topic);
     let mut found = std::pin::pin!(watch.until(hub, check));
     let mut waited = Duration::ZERO;
-    while waited < at_most {
+    // Looks once even when there is no time to wait.
+    loop {
         let step = PROGRESS_EVERY.min(at_most - waited);
         match tokio::time::timeout(step, found.as_mut()).await {
             Ok(found) => return Some(found),
             Err(_) => waited += step,
         }
         progress(waited);
+        if waited >= at_most {
+            return None;
+        }
     }
-    None
 }

@@ -4,10 +4,12 @@
 //! part that knows rmcp is `door/rmcp.rs`. What the hub is, this crate does not know: it talks to the [`Hub`] trait.
 
 pub mod access;
+pub mod ask;
 pub mod catalogue;
 pub mod dispatch;
 pub mod docs;
 pub mod door;
+mod errands;
 pub mod hub;
 mod paging;
 #[cfg(test)]

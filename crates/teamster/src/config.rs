@@ -145,6 +145,12 @@ impl DataFiles {
         self.directory.join("agent.token")
     }
 
+    /// The key that seals what clients carry for the hub. Without it a new one is made, and open questions are asked
+    /// anew.
+    pub fn seal_key(&self) -> PathBuf {
+        self.directory.join("seal.key")
+    }
+
     /// Where the hub listens, remembered so that installed configurations survive restarts.
     pub fn address(&self) -> PathBuf {
         self.directory.join("address")

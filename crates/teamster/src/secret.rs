@@ -23,6 +23,13 @@ fn no_randomness(error: getrandom::Error) -> ! {
     panic!("the system gives no random numbers: {error}")
 }
 
+/// A key that stays in the hub: 256 random bits.
+pub fn new_key() -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    Ok(key)
+}
+
 /// Returns what is kept of a secret. It is random and long, so a plain hash is enough.
 pub fn hash(secret: &str) -> SecretHash {
     SecretHash(Sha256::digest(secret.as_bytes()).into())

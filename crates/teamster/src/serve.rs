@@ -13,7 +13,9 @@ use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
 use teamster_log::{Log, Options};
+use teamster_mcp::Catalogue;
 use teamster_mcp::door::http as door;
+use teamster_mcp::door::seal::Seal;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -79,13 +81,16 @@ pub async fn run(
     let mut file = prepare(&handle, &data, address, (&name, project_named)).await?;
     file.socket = socket.as_ref().map(|_| data.socket());
     let (stop, mut stopped) = watch::channel(false);
-    let served = door::Served::new(
-        Arc::new(handle.clone()),
-        door::Secrets { new: secret::new_secret, hash: secret::hash },
-        Arc::new(|name, task| {
+    let served = door::Served::new(door::Setup {
+        hub: Arc::new(handle.clone()),
+        catalogue: Catalogue::new(),
+        secrets: door::Secrets { new: secret::new_secret, hash: secret::hash },
+        spawn: Arc::new(|name, task| {
             tasks::spawn(name, task);
         }),
-    );
+        seal: seal(&data)?,
+        patience: door::PATIENCE,
+    });
     let api = api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone() });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
@@ -204,6 +209,21 @@ async fn prepare(
         version: version.into(),
         socket: None,
     })
+}
+
+/// Returns what seals with the data directory's own key, which is made the first time.
+fn seal(data: &DataFiles) -> anyhow::Result<Seal> {
+    let file = data.seal_key();
+    let kept = std::fs::read(&file).ok().and_then(|key| key.try_into().ok());
+    let key = match kept {
+        Some(key) => key,
+        None => {
+            let key = secret::new_key()?;
+            write_private(&file, &key)?;
+            key
+        }
+    };
+    Ok(Seal::new(key))
 }
 
 /// Makes a token, unless the file holds the secret of a live one. The file is written first: a token in the log that

@@ -35,10 +35,14 @@ async fn call(catalogue: &Catalogue, hub: &TestHub, name: &str, arguments: Value
     let state = hub.state();
     let token = state.tokens.live().next().unwrap();
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let request = Request { name, arguments, key: None };
+    let request = Request { name: name.into(), arguments, ..Request::default() };
     match dispatch(catalogue, hub, token, &Scope::all(), request).await {
-        Ok(Answer { text, is_error }) => format!("{}{text}", if is_error { "! " } else { "" }),
-        Err(unknown) => format!("unknown: {unknown}"),
+        Ok(Outcome::Answer(Answer { content, is_error, .. })) => match &content[..] {
+            [Block::Text { text }] => format!("{}{text}", if is_error { "! " } else { "" }),
+            other => panic!("one text was expected: {other:?}"),
+        },
+        Ok(Outcome::Ask(asks)) => panic!("nothing is asked here: {asks:?}"),
+        Err(fault) => format!("fault: {fault}"),
     }
 }
 

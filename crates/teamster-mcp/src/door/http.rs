@@ -4,6 +4,8 @@
 //! principal pass [`admit`] (who it is). Nothing here trusts a header, a path or a body further than it was checked.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use http::{HeaderMap, Method, StatusCode, header};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
@@ -25,9 +28,11 @@ use tokio_util::task::TaskTracker;
 
 use super::lines;
 use super::rmcp::{Adapter, Asked};
+use super::seal::Seal;
 use super::sessions::Sessions;
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
+use crate::errands;
 use crate::hub::{Failure, Hub};
 
 /// The largest body of a request.
@@ -46,31 +51,62 @@ pub struct Secrets {
     pub hash: fn(&str) -> SecretHash,
 }
 
-/// What the door serves.
-pub struct Served {
+/// How long a call waits for its answer before it becomes an errand: less than the shortest patience of a known client.
+pub const PATIENCE: Duration = Duration::from_secs(50);
+
+/// What the door serves, and with what.
+pub struct Setup {
     pub hub: Arc<dyn Hub>,
     pub catalogue: Catalogue,
     pub secrets: Secrets,
     pub spawn: Spawn,
+    /// Seals what clients carry for us.
+    pub seal: Seal,
+    /// How long a call may take that waits; usually [`PATIENCE`].
+    pub patience: Duration,
+}
+
+/// What the door serves.
+pub struct Served {
+    pub(crate) hub: Arc<dyn Hub>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) seal: Seal,
+    pub(crate) patience: Duration,
+    pub(super) secrets: Secrets,
+    spawn: Spawn,
     sessions: Arc<Sessions>,
     streams_end: CancellationToken,
     calls_end: CancellationToken,
     lines: TaskTracker,
+    n_calls: AtomicU64,
 }
 
 impl Served {
-    pub fn new(hub: Arc<dyn Hub>, secrets: Secrets, spawn: Spawn) -> Arc<Self> {
+    /// Opens the door, and carries on the calls that an earlier hub left behind.
+    pub fn new(setup: Setup) -> Arc<Self> {
+        let Setup { hub, catalogue, secrets, spawn, seal, patience } = setup;
         let sessions = Arc::new(Sessions::new(hub.clone()));
-        Arc::new(Self {
+        let served = Arc::new(Self {
             hub,
-            catalogue: Catalogue::new(),
+            catalogue,
+            seal,
+            patience,
             secrets,
             spawn,
             sessions,
             streams_end: CancellationToken::new(),
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
-        })
+            n_calls: AtomicU64::new(0),
+        });
+        errands::resume(&served);
+        served
+    }
+
+    /// Returns a key that no call had before: no two hubs on one log count the same start.
+    pub(crate) fn new_key(&self) -> String {
+        let n_calls = self.n_calls.fetch_add(1, Ordering::Relaxed);
+        format!("call-{}-{n_calls}", self.hub.state().hub.n_starts)
     }
 
     /// Ends all open streams, which would otherwise keep a stopping hub waiting. Calls under way are finished.
@@ -89,7 +125,7 @@ impl Served {
         self.calls_end.cancel();
     }
 
-    pub(super) fn streams_ended(&self) -> CancellationToken {
+    pub(crate) fn streams_ended(&self) -> CancellationToken {
         self.streams_end.clone()
     }
 
@@ -97,7 +133,7 @@ impl Served {
         &self.lines
     }
 
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
@@ -116,18 +152,28 @@ impl Served {
     }
 }
 
-type Mcp = StreamableHttpService<Adapter, LocalSessionManager>;
+type Mcp<H> = StreamableHttpService<H, LocalSessionManager>;
 
 /// Returns the routes of the door. `more` are routes that need an admitted principal too; they find the
 /// [`Token`] in the request's extensions. `port` is where the door listens.
 pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
-    let mcp = mcp_service(&served);
+    router_of(served, more, port, Adapter::new)
+}
+
+/// Returns the routes of a door that serves something of its own in the place of our tools, or around them.
+pub fn router_of<H: ServerHandler>(
+    served: Arc<Served>,
+    more: Router,
+    port: u16,
+    make: impl Fn(Arc<Served>) -> H + Send + Sync + 'static,
+) -> Router {
+    let mcp = mcp_service(&served, make);
     let admitted = Router::new()
-        .route("/mcp", axum::routing::any(serve_mcp))
-        .route("/mcp/", axum::routing::any(serve_mcp))
-        .route("/mcp/{set}", axum::routing::any(serve_mcp))
-        .route("/mcp/{set}/", axum::routing::any(serve_mcp))
-        .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp))
+        .route("/mcp", axum::routing::any(serve_mcp::<H>))
+        .route("/mcp/", axum::routing::any(serve_mcp::<H>))
+        .route("/mcp/{set}", axum::routing::any(serve_mcp::<H>))
+        .route("/mcp/{set}/", axum::routing::any(serve_mcp::<H>))
+        .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp::<H>))
         .with_state((served.clone(), mcp))
         .merge(more)
         .layer(middleware::from_fn_with_state(served, admit));
@@ -141,7 +187,10 @@ pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
         .layer(middleware::from_fn_with_state(port, guard))
 }
 
-fn mcp_service(served: &Arc<Served>) -> Mcp {
+fn mcp_service<H: ServerHandler>(
+    served: &Arc<Served>,
+    make: impl Fn(Arc<Served>) -> H + Send + Sync + 'static,
+) -> Mcp<H> {
     let mut sessions = LocalSessionManager::default();
     // Gemini CLI cannot read the empty event that would announce a retry time.
     sessions.session_config.sse_retry = None;
@@ -155,7 +204,7 @@ fn mcp_service(served: &Arc<Served>) -> Mcp {
     config.cancellation_token = served.calls_end.clone();
     config.session_store = Some(served.sessions.clone());
     let served = served.clone();
-    StreamableHttpService::new(move || Ok(Adapter::new(served.clone())), Arc::new(sessions), config)
+    StreamableHttpService::new(move || Ok(make(served.clone())), Arc::new(sessions), config)
 }
 
 /// Answers who asks a path for what it does not do.
@@ -270,8 +319,8 @@ pub(super) async fn token_ended(served: &Served, token: &Token) {
     watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(())).await;
 }
 
-async fn serve_mcp(
-    State((served, mcp)): State<(Arc<Served>, Mcp)>,
+async fn serve_mcp<H: ServerHandler>(
+    State((served, mcp)): State<(Arc<Served>, Mcp<H>)>,
     axum::Extension(token): axum::Extension<Arc<Token>>,
     request: Request,
 ) -> Response {

@@ -2,5 +2,6 @@
 
 pub mod http;
 pub mod lines;
-mod rmcp;
+pub mod rmcp;
+pub mod seal;
 mod sessions;

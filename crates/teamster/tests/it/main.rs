@@ -5,6 +5,7 @@ mod cli;
 mod crash;
 mod disk;
 mod door;
+mod errands;
 mod fuzz;
 mod history;
 mod hostile;

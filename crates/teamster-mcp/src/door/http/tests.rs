@@ -5,6 +5,7 @@ use tokio::sync::mpsc;
 use tower::ServiceExt;
 
 use super::*;
+use crate::door::seal::KEY_BYTES;
 use crate::testing::{TestHub, hash};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -38,7 +39,14 @@ async fn what_watches_for_a_session_ends_with_it() {
             let _ = ended.send(name);
         });
     });
-    let served = Served::new(Arc::new(hub), Secrets { new: String::new, hash }, spawn);
+    let served = Served::new(Setup {
+        hub: Arc::new(hub),
+        catalogue: Catalogue::new(),
+        secrets: Secrets { new: String::new, hash },
+        spawn,
+        seal: Seal::new([7; KEY_BYTES]),
+        patience: PATIENCE,
+    });
     let router = router(served, Router::new(), 1);
 
     let client = json!({"name": "test", "version": "1"});

@@ -13,7 +13,9 @@ use teamster::api::{self, Api};
 use teamster::clock::SystemClock;
 use teamster::{secret, tasks};
 use teamster_log::memory::Memory;
-use teamster_mcp::door::http::{Secrets, Served, router};
+use teamster_mcp::Catalogue;
+use teamster_mcp::door::http::{PATIENCE, Secrets, Served, Setup, router};
+use teamster_mcp::door::seal::{KEY_BYTES, Seal};
 use tokio::sync::watch;
 
 use super::mutate::Mutator;
@@ -43,7 +45,14 @@ impl Door {
         let hub = world.hub.handle.clone();
         let spawn = Arc::new(|name, task| drop(tasks::spawn(name, task)));
         let secrets = Secrets { new: secret::new_secret, hash: secret::hash };
-        let served = Served::new(Arc::new(hub.clone()), secrets, spawn);
+        let served = Served::new(Setup {
+            hub: Arc::new(hub.clone()),
+            catalogue: Catalogue::new(),
+            secrets,
+            spawn,
+            seal: Seal::new([7; KEY_BYTES]),
+            patience: PATIENCE,
+        });
         let log = Arc::new(Memory::new(&world.store));
         let stop = watch::Sender::new(false);
         let api = api::router(Api { hub, log, clock: Arc::new(SystemClock), stop });
