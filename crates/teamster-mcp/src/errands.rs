@@ -25,7 +25,7 @@ use crate::dispatch::{
     self, Answer, Block, Fault, Outcome, Progress, Request, admit, call_print, dispatch, failed,
 };
 use crate::door::http::Served;
-use crate::door::seal::For;
+use crate::door::seal::{Carried, For};
 use crate::hub::{Failure, wait};
 
 /// What a caller hears.
@@ -60,20 +60,22 @@ pub(crate) async fn call(
     let arguments = request.arguments.clone();
     let whom = For { principal, scope, tool: entry.name, arguments: &arguments };
     if let Some(sealed) = state {
-        request.answers = served.seal.open(sealed, whom)?.with(request.answers);
+        let Carried { answers, key } = served.seal.open(sealed, whom)?;
+        request.answers = answers.with(request.answers);
+        request.key = request.key.or(key);
     }
     let answers = request.answers.clone();
     if entry.waits {
         return call_that_waits(served, token, scope, entry, request, whom).await;
     }
     let called = dispatch(&served.catalogue, served.hub.as_ref(), token, scope, request).await?;
-    Ok(called_of(served, called, answers, whom))
+    Ok(called_of(served, called, Carried { answers, key: None }, whom))
 }
 
-fn called_of(served: &Served, outcome: Outcome, answers: Answers, whom: For<'_>) -> Called {
+fn called_of(served: &Served, outcome: Outcome, carried: Carried, whom: For<'_>) -> Called {
     match outcome {
         Outcome::Answer(answer) => Called::Answer(answer),
-        Outcome::Ask(asks) => Called::Ask { asks, state: served.seal.seal(answers, whom) },
+        Outcome::Ask(asks) => Called::Ask { asks, state: served.seal.seal(carried, whom) },
     }
 }
 
@@ -133,7 +135,8 @@ async fn call_that_waits(
     let (answers, client) = (request.answers.clone(), request.client);
     let mut running = start(served.clone(), token.clone(), scope.clone(), request);
     if let Ok(outcome) = tokio::time::timeout(served.patience, &mut running).await {
-        return Ok(called_of(served, outcome?, answers, whom));
+        let carried = Carried { answers, key: Some(key.key.to_string()) };
+        return Ok(called_of(served, outcome?, carried, whom));
     }
     match served
         .hub
@@ -209,7 +212,9 @@ async fn join(
             if let Some(ask) = asks.iter().find(|ask| !request.client.has(ask.needs)) {
                 return Err(Fault::Needs(ask.needs));
             }
-            return Ok(called_of(served, Outcome::Ask(asks), Answers::default(), whom));
+            let key = Some(errand.call.key.key.to_string());
+            let carried = Carried { key, ..Carried::default() };
+            return Ok(called_of(served, Outcome::Ask(asks), carried, whom));
         }
         Some(errand::Outcome::Answered(answer)) => answer_of(answer),
         Some(errand::Outcome::Failed(why)) => failed(entry, why),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use rmcp::model::{RequestStateCodec, SealOptions};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::access::Scope;
 use crate::ask::Answers;
@@ -22,6 +22,14 @@ pub const KEY_BYTES: usize = 32;
 pub struct Seal {
     codec: RequestStateCodec,
     opens_for: Duration,
+}
+
+/// What a client carries for us from one call to the next.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Carried {
+    pub(crate) answers: Answers,
+    /// The key that we made up for the call, so that all its rounds are one call.
+    pub(crate) key: Option<String>,
 }
 
 /// Whom a sealed text is for.
@@ -44,22 +52,24 @@ impl Seal {
         Self { opens_for, ..self }
     }
 
-    pub(crate) fn seal(&self, answers: Answers, whom: For<'_>) -> String {
+    pub(crate) fn seal(&self, carried: Carried, whom: For<'_>) -> String {
         let bound_to = bound_to(whom);
         let options = SealOptions::new().associated_data(&bound_to).ttl(self.opens_for);
-        self.codec.seal_with(Value::from(answers).to_string().as_bytes(), &options)
+        let Carried { answers, key } = carried;
+        let carried = json!({"answers": Value::from(answers), "key": key}).to_string();
+        self.codec.seal_with(carried.as_bytes(), &options)
     }
 
-    pub(crate) fn open(&self, sealed: &str, whom: For<'_>) -> Result<Answers, Fault> {
+    pub(crate) fn open(&self, sealed: &str, whom: For<'_>) -> Result<Carried, Fault> {
         let refused = || {
             let message = "requestState was not made for this call, was changed, or is too old; make the call again without it";
             Fault::BadAnswers(message.into())
         };
         let bytes = self.codec.open_with(sealed, &bound_to(whom)).map_err(|_| refused())?;
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(answers)) => Answers::read(answers),
-            Ok(_) | Err(_) => Err(refused()),
-        }
+        let mut carried: Value = serde_json::from_slice(&bytes).map_err(|_| refused())?;
+        let Value::Object(answers) = carried["answers"].take() else { return Err(refused()) };
+        let key = carried["key"].as_str().map(str::to_owned);
+        Ok(Carried { answers: Answers::read(answers)?, key })
     }
 }
 
@@ -68,7 +78,7 @@ fn bound_to(whom: For<'_>) -> Vec<u8> {
     let For { principal, scope, tool, arguments } = whom;
     let set = scope.set.map(crate::Set::name);
     let arguments = sorted(&Value::Object(arguments.clone()));
-    serde_json::json!([principal, set, scope.run, tool, arguments]).to_string().into_bytes()
+    json!([principal, set, scope.run, tool, arguments]).to_string().into_bytes()
 }
 
 /// Returns the same value with its fields in order: a client may send them in another order the next time.
@@ -86,8 +96,6 @@ fn sorted(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn object(value: Value) -> Map<String, Value> {
@@ -98,11 +106,12 @@ mod tests {
     fn a_seal_opens_for_its_own_call_only() {
         let seal = Seal::new([7; KEY_BYTES]);
         let answers = Answers::read([("a".to_owned(), json!({"action": "accept"}))]).unwrap();
+        let carried = Carried { answers, key: Some("k".into()) };
         let (scope, other) = (Scope::all(), Scope { set: Some(crate::Set::Yaks), ..Scope::all() });
         let arguments = object(json!({"x": 1, "y": {"b": 2, "a": 3}}));
         let own = For { principal: "ann", scope: &scope, tool: "t", arguments: &arguments };
-        let sealed = seal.seal(answers.clone(), own);
-        assert_eq!(seal.open(&sealed, own), Ok(answers));
+        let sealed = seal.seal(carried.clone(), own);
+        assert_eq!(seal.open(&sealed, own), Ok(carried));
 
         let reordered = object(json!({"y": {"a": 3, "b": 2}, "x": 1}));
         assert!(seal.open(&sealed, For { arguments: &reordered, ..own }).is_ok());
@@ -132,7 +141,7 @@ mod tests {
         let seal = Seal::new([7; KEY_BYTES]).opening_for(Duration::ZERO);
         let (scope, arguments) = (Scope::all(), Map::new());
         let own = For { principal: "ann", scope: &scope, tool: "t", arguments: &arguments };
-        let sealed = seal.seal(Answers::default(), own);
+        let sealed = seal.seal(Carried::default(), own);
         // The seal counts in milliseconds, and its last one may count as well.
         assert!((0..1_000_000).any(|_| seal.open(&sealed, own).is_err()));
     }

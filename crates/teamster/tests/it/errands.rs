@@ -113,6 +113,30 @@ impl Tool for SayMuch {
     }
 }
 
+struct NoteThenAsk;
+
+/// Leaves a note, and asks then.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct NoteThenAskArgs {}
+
+impl Tool for NoteThenAsk {
+    const SET: Set = Set::Session;
+    const NAME: &'static str = "note-then-ask";
+    const NEEDS: Needs = Needs::Token;
+    const WAITS: bool = true;
+    type Args = NoteThenAskArgs;
+
+    async fn call(cx: &Call<'_>, _args: NoteThenAskArgs) -> Result<Reply, ToolError> {
+        let new = note::NewNote { content: "I asked".into(), kind: note::Kind::Tip };
+        cx.submit(in_run(run::Command::Note(note::Command::Add(vec![new])))).await?;
+        let ask = Ask::form("name", "?", &json!({"type": "object", "properties": {}}));
+        match cx.answers().form("name") {
+            None => Ok(Reply::Ask(vec![ask])),
+            Some(form) => Ok(Reply::Text(format!("Hello, {}!", form["name"]))),
+        }
+    }
+}
+
 struct AskAtOnce;
 
 /// Asks before the caller's patience ends.
@@ -160,8 +184,12 @@ struct Door {
 }
 
 impl Door {
-    /// Starts a hub on this data directory, as the program does.
+    /// Starts a hub on this data directory, as the program does; here every call that waits becomes an errand.
     async fn open(data: &Path) -> Self {
+        Self::open_with(data, Duration::ZERO).await
+    }
+
+    async fn open_with(data: &Path, patience: Duration) -> Self {
         let log = teamster_log::open(data, teamster_log::Options::default()).expect("a log");
         let parts = Parts {
             log,
@@ -184,13 +212,14 @@ impl Door {
                 Entry::of::<AskTwice>(),
                 Entry::of::<AskAtOnce>(),
                 Entry::of::<SayMuch>(),
+                Entry::of::<NoteThenAsk>(),
             ]),
             secrets: Secrets { new: secret::new_secret, hash: secret::hash },
             spawn: Arc::new(|_, task| {
                 tokio::spawn(task);
             }),
             seal: Seal::new([7; KEY_BYTES]),
-            patience: Duration::ZERO,
+            patience,
         });
         Self { hub, router: router(served.clone(), Router::new(), 1), served, deciding }
     }
@@ -539,6 +568,24 @@ async fn what_a_client_carries_opens_for_its_own_call_in_the_next_hub_too() {
         .ask("ann", &knows_nothing(), "tools/call", json!({"name": "ask-at-once", "arguments": {}}))
         .await;
     assert_eq!(unable["code"], -32021, "{unable}");
+}
+
+#[tokio::test]
+async fn all_rounds_of_a_call_that_asks_are_one_call() {
+    let data = tempfile::tempdir().expect("a directory");
+    let door = Door::open_with(data.path(), DEADLINE).await;
+    let client = json!({"elicitation": {}});
+    let params = json!({"name": "note-then-ask", "arguments": {}});
+    let asked = door.ask("ann", &client, "tools/call", params).await;
+    let params = json!({
+        "name": "note-then-ask", "arguments": {}, "requestState": asked["requestState"],
+        "inputResponses": {"name": form(json!({"name": "Ann"}))},
+    });
+    door.crash().await;
+    let door = Door::open_with(data.path(), DEADLINE).await;
+    let answer = door.ask("ann", &client, "tools/call", params).await;
+    assert_eq!(answer["content"][0]["text"], "Hello, \"Ann\"!", "{answer}");
+    assert_eq!(door.n_notes(), 1);
 }
 
 #[test]
