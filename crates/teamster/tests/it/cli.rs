@@ -159,7 +159,7 @@ fn the_help_of_a_tool() {
     let output = command(directory.path()).args(["tool", "task-add", "--help"]).output();
     let output = output.expect("the program starts");
     expect![[r#"
-        Which workspace a command is about
+        Add tasks to the shared list, all or none. A task that is there already is refused with its id.
 
         Usage: teamster tool task-add [OPTIONS]
 
@@ -172,10 +172,10 @@ fn the_help_of_a_tool() {
           -h, --help           Print help
 
         Workspace:
-              --workspace <NAME>  The workspace: one log, with its own hub [env: TEAMSTER_WORKSPACE=]
+              --workspace <NAME>  The workspace: one log, with its own hub [env: TEAMSTER_WORKSPACE]
                                   [default: default]
               --data <DIR>        The directory that holds the workspace's data, instead of the user's state
-                                  directory [env: TEAMSTER_DATA=/tmp/.tmpT2FwOS]
+                                  directory [env: TEAMSTER_DATA]
     "#]].assert_eq(&String::from_utf8(output.stdout).expect("help is UTF-8"));
     for line in ["tool", "tool help", "tool -h"] {
         let listed = command(directory.path()).args(line.split(' ')).output().expect("it starts");
