@@ -13,6 +13,7 @@ pub struct Place {
         global = true,
         value_name = "NAME",
         env = "TEAMSTER_WORKSPACE",
+        hide_env_values = true,
         default_value = "default",
         help_heading = "Workspace"
     )]
@@ -24,6 +25,7 @@ pub struct Place {
         global = true,
         value_name = "DIR",
         env = "TEAMSTER_DATA",
+        hide_env_values = true,
         help_heading = "Workspace"
     )]
     pub data: Option<PathBuf>,

@@ -96,10 +96,8 @@ fn listed(catalogue: &Catalogue) -> String {
 
 /// Makes a command of a tool.
 fn command(entry: &Entry) -> Command {
-    let about = entry.description.clone();
     let mut command = Command::new(entry.name)
         .bin_name(format!("teamster tool {}", entry.name))
-        .about(about)
         .styles(Styles::styled())
         .arg(
             flag("json")
@@ -111,7 +109,8 @@ fn command(entry: &Entry) -> Command {
                 .value_name("KEY")
                 .help("A call repeated with the same key gets its first answer"),
         );
-    command = Place::augment_args(command);
+    // The place's own words about itself are not the tool's.
+    command = Place::augment_args(command).about(entry.description.clone());
     if entry.set == Set::Session {
         command = command
             .arg(flag("run").value_name("RUN").help("The run it is about [default: default]"));
