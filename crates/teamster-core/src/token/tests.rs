@@ -42,7 +42,7 @@ fn tokens_are_made_by_operators_and_expire_by_themselves() {
         vec![],
         "hub",
         create("hub"),
-        expect!["refused: the name hub is the hub's own; choose another --name"],
+        expect!["refused: the name hub belongs to the hub or its operator; choose another --name"],
     );
     let short = NewToken { expires_at: Some(crate::Timestamp(4_000)), ..new_token("eve", 9) };
     let short = || AnyCommand::Token(Command::Create { new: short.clone(), replace: false });
