@@ -480,6 +480,7 @@ async fn a_client_without_tasks_is_asked_when_it_calls_again() {
     let still = call(&door, json!({})).await;
     let still = still["content"][0]["text"].as_str().expect("a text");
     assert!(still.starts_with("Still working on it (ERRAND-1)"), "{still}");
+    let mut answered = Value::Null;
     let answers =
         [("name", form(json!({"name": "Ann"}))), ("color", form(json!({"color": "red"})))];
     for (name, answer) in answers {
@@ -489,11 +490,17 @@ async fn a_client_without_tasks_is_asked_when_it_calls_again() {
         door = door.crash_and_open(data.path()).await;
         let state = &asked["requestState"];
         let given = json!({"requestState": state, "inputResponses": {name: answer}});
-        call(&door, given).await;
+        answered = call(&door, given).await;
     }
-    door.settled("ann", "ERRAND-1").await;
-    let done = call(&door, json!({})).await;
-    assert_eq!(done["content"][0]["text"], r#"{"name": String("Ann")} {"color": String("red")}"#);
+    // Where the machine is quick, the last answer's own call has the result already, and it is handed over once.
+    if answered["content"][0]["text"].as_str().is_some_and(|text| text.starts_with("Still")) {
+        door.settled("ann", "ERRAND-1").await;
+        answered = call(&door, json!({})).await;
+    }
+    assert_eq!(
+        answered["content"][0]["text"],
+        r#"{"name": String("Ann")} {"color": String("red")}"#
+    );
 }
 
 #[tokio::test]
