@@ -99,6 +99,17 @@ pub struct Answer {
     pub is_bug: bool,
 }
 
+impl Answer {
+    /// Returns its texts, a line each.
+    pub fn text(&self) -> String {
+        let text = |block: &Block| match block {
+            Block::Text { text } => Some(text.clone()),
+            Block::Image { .. } | Block::Audio { .. } | Block::Resource { .. } => None,
+        };
+        self.content.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+    }
+}
+
 /// What a call came to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -320,7 +331,7 @@ pub(crate) fn call_print(entry: &Entry, scope: &Scope, arguments: &Map<String, V
 }
 
 /// Returns the value with the members of its objects in order: who repeats a call may write them in another.
-fn in_order(value: &Value) -> Value {
+pub(crate) fn in_order(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
             let sorted: std::collections::BTreeMap<&String, Value> =

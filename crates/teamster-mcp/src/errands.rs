@@ -23,6 +23,7 @@ use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::Entry;
 use crate::dispatch::{
     self, Answer, Block, Fault, Outcome, Progress, Request, admit, call_print, dispatch, failed,
+    in_order,
 };
 use crate::door::http::Served;
 use crate::door::seal::{Carried, For};
@@ -103,7 +104,8 @@ async fn call_that_waits(
         Ok(before) => before,
         Err(refusal) => return refused(&refusal),
     };
-    let arguments: Arc<str> = Value::Object(request.arguments.clone()).to_string().into();
+    let arguments = in_order(&Value::Object(request.arguments.clone())).to_string();
+    let arguments: Arc<str> = arguments.into();
     let repeated = || {
         let by_repeating = request.key.is_none() && !request.client.tasks;
         let found = state.errands.repeated(&token.principal, &place(scope), print);
@@ -289,7 +291,7 @@ async fn record(served: &Served, id: ErrandId, outcome: Result<Outcome, Fault>) 
     let end = |outcome| errand::Command::End { id, outcome };
     let fail = |why: &str| end(errand::Outcome::Failed(why.into()));
     let (mut command, mut then) = match outcome {
-        Ok(Outcome::Answer(answer)) if answer.is_bug => (fail(&text_of(&answer)), Recorded::Ended),
+        Ok(Outcome::Answer(answer)) if answer.is_bug => (fail(&answer.text()), Recorded::Ended),
         Ok(Outcome::Answer(answer)) => {
             let answer = serde_json::to_string(&answer).unwrap_or_default();
             (end(errand::Outcome::Answered(answer.into())), Recorded::Ended)
@@ -328,7 +330,7 @@ async fn call_again(served: &Arc<Served>, errand: &Errand) -> Result<Outcome, Fa
         return Err(Fault::BadAnswers("the call cannot be made again".into()));
     };
     let set = place.set.as_deref().and_then(Set::parse);
-    let scope = Scope { set, run: place.run.clone(), ..Scope::all() };
+    let scope = Scope { set, run: place.run.clone(), names_run: true };
     let given = errand
         .given
         .iter()
@@ -375,12 +377,4 @@ fn answer_of(kept: &str) -> Answer {
         let content = vec![Block::text(kept)];
         Answer { content, structured_content: None, is_error: true, is_bug: false }
     })
-}
-
-fn text_of(answer: &Answer) -> String {
-    let text = |block: &Block| match block {
-        Block::Text { text } => Some(text.clone()),
-        Block::Image { .. } | Block::Audio { .. } | Block::Resource { .. } => None,
-    };
-    answer.content.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access::Scope;
 use crate::ask::Answers;
-use crate::dispatch::Fault;
+use crate::dispatch::{Fault, in_order};
 
 /// How long a person may take to answer before the call has to be made anew.
 const OPENS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -77,21 +77,8 @@ impl Seal {
 fn bound_to(whom: For<'_>) -> Vec<u8> {
     let For { principal, scope, tool, arguments } = whom;
     let set = scope.set.map(crate::Set::name);
-    let arguments = sorted(&Value::Object(arguments.clone()));
+    let arguments = in_order(&Value::Object(arguments.clone()));
     json!([principal, set, scope.run, tool, arguments]).to_string().into_bytes()
-}
-
-/// Returns the same value with its fields in order: a client may send them in another order the next time.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let mut fields: Vec<_> = object.iter().collect();
-            fields.sort_by_key(|(name, _)| *name);
-            fields.into_iter().map(|(name, value)| (name.clone(), sorted(value))).collect()
-        }
-        Value::Array(values) => values.iter().map(sorted).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -221,14 +221,14 @@ impl Door {
             seal: Seal::new([7; KEY_BYTES]),
             patience,
         });
-        Self { hub, router: router(served.clone(), Router::new(), 1), served, deciding }
+        let router = router(served.clone(), Router::new(), 1);
+        Self { hub, router, served, deciding }
     }
 
     /// Ends the hub without a word to anybody, as in a crash.
     async fn crash(self) {
         self.deciding.abort();
         self.served.end_streams();
-        self.served.end_calls();
         let _ = self.deciding.await;
     }
 

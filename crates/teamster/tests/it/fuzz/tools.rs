@@ -9,7 +9,7 @@ use teamster_core::{Caller, Command, PrincipalName};
 use teamster_log::memory::{Faults, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::access::Scope;
-use teamster_mcp::dispatch::{Answer, Block, Outcome, Request, dispatch};
+use teamster_mcp::dispatch::{Answer, Outcome, Request, dispatch};
 use tokio::runtime::Runtime;
 
 use super::mutate::Mutator;
@@ -99,21 +99,15 @@ impl World {
         serde_json::from_str(&arguments.to_string().replace("YAK", &yak)).expect("ids are plain")
     }
 
-    /// Returns what a tool answers, and whether that is an error.
-    fn call(&self, name: &str, arguments: Map<String, Value>, key: Option<&str>) -> (String, bool) {
+    fn call(&self, name: &str, arguments: Map<String, Value>, key: Option<&str>) -> Answer {
         let catalogue = Catalogue::new();
-        let (name, key) = (name.to_owned(), key.map(str::to_owned));
-        let request = Request { name, arguments, key, ..Request::default() };
+        let key = key.map(str::to_owned);
+        let request = Request { name: name.into(), arguments, key, ..Request::default() };
         let scope = Scope::all();
         let call = dispatch(&catalogue, &self.hub.handle, &self.token, &scope, request);
         match self.runtime.block_on(call).expect("the tool exists") {
-            Outcome::Answer(Answer { content, is_error, is_bug: false, .. }) => {
-                match &content[..] {
-                    [Block::Text { text }] => (text.clone(), is_error),
-                    other => panic!("one text was expected: {other:?}"),
-                }
-            }
-            other => panic!("no tool asks back or breaks: {other:?}"),
+            Outcome::Answer(answer) => answer,
+            Outcome::Ask(asks) => panic!("no tool asks: {asks:?}"),
         }
     }
 
@@ -145,18 +139,23 @@ fn tool_arguments() {
             _ => format!("key-{}", mutator.roll()),
         });
         let before = world.seq();
-        let (text, is_error) = world.call(name, arguments.clone(), key.as_deref());
-        assert!(!text.is_empty(), "{name} {arguments:?} has no answer");
-        if is_error {
+        let answer = world.call(name, arguments.clone(), key.as_deref());
+        assert!(
+            !answer.text().contains("this is a bug in Teamster"),
+            "{name} {arguments:?}: {}",
+            answer.text()
+        );
+        assert!(!answer.text().is_empty(), "{name} {arguments:?} has no answer");
+        if answer.is_error {
             n_refused += 1;
             assert_eq!(world.seq(), before, "{name} {arguments:?} was refused and left something");
         } else {
             n_done += 1;
         }
-        if key.is_some() && !is_error && world.seq() > before {
+        if key.is_some() && !answer.is_error && world.seq() > before {
             let now = world.seq();
-            let (again, _) = world.call(name, arguments.clone(), key.as_deref());
-            assert_eq!(again, text, "{name} {arguments:?} again with its key");
+            let again = world.call(name, arguments.clone(), key.as_deref());
+            assert_eq!(again.text(), answer.text(), "{name} {arguments:?} again with its key");
             assert_eq!(world.seq(), now, "{name} {arguments:?} took effect twice");
         }
     });
