@@ -2,6 +2,7 @@
 
 mod connect;
 mod down;
+mod export;
 mod log;
 mod mcp;
 mod status;
@@ -44,6 +45,10 @@ enum Verb {
     Yak(yak::YakArgs),
     /// Show what has happened, oldest first
     Log(log::LogArgs),
+    /// Write the whole log as lines of JSON; a running hub is not disturbed
+    Export(export::ExportArgs),
+    /// Make a log of what `export` wrote, in an empty data directory
+    Import(export::ImportArgs),
     /// Make, list, change and revoke agents' tokens
     Token(token::TokenArgs),
     /// Connect an agent program that is installed here
@@ -67,6 +72,8 @@ pub fn main() -> ExitCode {
         Verb::Tool(args) => wait_for(tool::run(&data, args)),
         Verb::Yak(args) => wait_for(yak::run(&data, args)),
         Verb::Log(args) => wait_for(log::run(&data, args)),
+        Verb::Export(args) => wait_for(export::export(&data, args)),
+        Verb::Import(args) => wait_for(export::import(&data, args)),
         Verb::Token(args) => wait_for(token::run(&data, args)),
         Verb::Connect(args) => wait_for(connect::run(&data, args)),
         Verb::Mcp(args) => mcp::run(&data, args),
