@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ItemId, TokenId};
 use crate::text::{self, BadText};
-use crate::{Context, PrincipalName, Record, Summary};
+use crate::{PrincipalName, Record, Summary};
 
 /// As many items as one call may add; a plan for a large spec fits, a runaway loop does not.
 pub const ADDED_AT_ONCE_MAX: usize = 500;
@@ -274,15 +274,27 @@ impl Items {
         let is_prefix = given.len() >= 3 && given.len() <= ItemId::PREFIX.len() && {
             ItemId::PREFIX.as_bytes()[..given.len()].eq_ignore_ascii_case(given.as_bytes())
         };
-        let mut ids = self.by_id.values().filter(|_| is_prefix);
-        match (ids.next(), ids.next()) {
+        let not_found = || Refusal::NotFound(given.chars().take(80).collect());
+        if !is_prefix {
+            return Err(not_found());
+        }
+        let mut items = self.by_id.values();
+        match (items.next(), items.next()) {
             (Some(only), None) => Ok(only),
             (Some(first), Some(second)) => Err(Refusal::Ambiguous {
                 prefix: given.to_owned(),
                 matches: format!("{}, {}", first.id, second.id),
             }),
-            (None, _) => Err(Refusal::NotFound(given.chars().take(80).collect())),
+            (None, _) => Err(not_found()),
         }
+    }
+
+    /// Returns the items that somebody is working on.
+    pub fn in_progress(&self) -> impl Iterator<Item = ItemId> {
+        self.ranked
+            .range((Status::InProgress, Priority(0), ItemId(0))..)
+            .take_while(|(status, _, _)| *status == Status::InProgress)
+            .map(|(_, _, id)| *id)
     }
 
     /// Returns the events that `command` causes, or why it is refused. `held` are the items that the caller has in
@@ -291,7 +303,6 @@ impl Items {
         &self,
         command: &Command,
         mut held: impl Iterator<Item = ItemId>,
-        _cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
         match command {
             Command::Add(new) => self.add(new, held.next()),

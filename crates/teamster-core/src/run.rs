@@ -121,25 +121,17 @@ impl Runs {
                     .filter(|(held_in, _)| *held_in == name)
                     .map(|(_, id)| id)
                     .filter(|id| run.items.get(*id).is_some_and(|item| item.iteration == current));
-                run.items.decide(command, held, cx)?.into_iter().map(Event::Item).collect()
+                run.items.decide(command, held)?.into_iter().map(Event::Item).collect()
             }
             Command::Note(command) => {
                 run.notes.decide(command)?.into_iter().map(Event::Note).collect()
             }
-            Command::Iteration(command) => {
-                let in_progress = run
-                    .items
-                    .ranked_after(None)
-                    .skip_while(|item| item.status < Status::InProgress);
-                let in_progress = in_progress
-                    .take_while(|item| item.status == Status::InProgress)
-                    .map(|item| item.id);
-                run.iterations
-                    .decide(command, in_progress)?
-                    .into_iter()
-                    .map(Event::Iteration)
-                    .collect()
-            }
+            Command::Iteration(command) => run
+                .iterations
+                .decide(command, run.items.in_progress())?
+                .into_iter()
+                .map(Event::Iteration)
+                .collect(),
             Command::Complete if run.completed_at.is_some() => Vec::new(),
             Command::Complete => match run.items.n_unfinished() {
                 0 => vec![Event::Completed],

@@ -290,6 +290,7 @@ pub struct Yaks {
     /// (dependency, dependent)
     dependents: OrdSet<(YakId, YakId)>,
     by_title: OrdSet<(u64, YakId)>,
+    counts: [u32; Status::ALL.len()],
 }
 
 /// What a snapshot keeps; the indexes are made anew.
@@ -310,6 +311,10 @@ impl Yaks {
 
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
+    }
+
+    pub fn count(&self, status: Status) -> u32 {
+        self.counts[status as usize]
     }
 
     pub fn get(&self, id: &YakId) -> Option<&Arc<Yak>> {
@@ -589,12 +594,14 @@ impl Yaks {
     fn put(&mut self, yak: Yak) {
         if let Some(was) = self.by_id.get(&yak.id) {
             self.ranked.remove(&was.rank());
+            self.counts[was.status as usize] -= 1;
             self.by_title.remove(&(title_print(&was.title), was.id.clone()));
             for on in &was.depends_on {
                 self.dependents.remove(&(on.clone(), was.id.clone()));
             }
         }
         self.ranked.insert(yak.rank(), yak.id.clone());
+        self.counts[yak.status as usize] += 1;
         self.by_title.insert((title_print(&yak.title), yak.id.clone()));
         for on in &yak.depends_on {
             self.dependents.insert((on.clone(), yak.id.clone()));

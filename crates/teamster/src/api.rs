@@ -140,9 +140,8 @@ async fn status(State(api): State<Api>) -> Json<Value> {
             "iteration": run.iterations.current(), "complete": run.completed_at.is_some(),
         })
     });
-    let yaks = yak::Status::ALL.map(|status| {
-        (status.as_str().to_owned(), json!(state.yaks.ranked_after(None, Some(status)).count()))
-    });
+    let yaks = yak::Status::ALL
+        .map(|status| (status.as_str().to_owned(), json!(state.yaks.count(status))));
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
         "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),

@@ -20,6 +20,19 @@ fn a_summary_ends_its_iteration_and_names_what_was_worked_on() {
             r#"{"run":{"run":"default","what":{"iteration":{"summarised":{"iteration":2,"text":"took a","items_worked":[1]}}}}}"#
         ]],
     );
+    // What is still under way was worked on too, though nobody touched it since.
+    check(
+        vec![
+            ("ann", add(&["a", "b"])),
+            ("bob", item(item::Command::Claim)),
+            ("bob", summary("half of a")),
+        ],
+        "bob",
+        summary("more of a"),
+        expect![[
+            r#"{"run":{"run":"default","what":{"iteration":{"summarised":{"iteration":2,"text":"more of a","items_worked":[1]}}}}}"#
+        ]],
+    );
     check(
         vec![("ann", summary("x"))],
         "ann",
