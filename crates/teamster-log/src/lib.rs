@@ -9,12 +9,14 @@
 //! - when an engine cannot tell whether an append was stored it says so ([`AppendError::Unknown`]) and [`settle`] finds out.
 
 mod commit;
+mod copy;
 mod engines;
 mod log;
 mod verify;
 
 pub use commit::{Commit, CommitId, Hash, Head, NotAHash};
-pub use engines::{OpenError, Options, Synchronous, memory, open, open_readonly, sqlite};
+pub use copy::{Edit, EditError, Verbatim, copy};
+pub use engines::{OpenError, Options, Rewrite, Synchronous, memory, open, open_readonly, sqlite};
 pub use log::{
     AppendError, Blobs, Conversation, Error, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,
     MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts, settle,

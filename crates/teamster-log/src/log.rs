@@ -75,6 +75,13 @@ pub trait Transcripts: Send + Sync {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, Error>>;
+
+    /// Returns the conversations after `after` that have records, in the order of their names: at most `limit`.
+    fn conversations(
+        &self,
+        after: Option<&Conversation>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>>;
 }
 
 /// Byte strings named by their SHA-256.
@@ -84,6 +91,9 @@ pub trait Blobs: Send + Sync {
 
     /// Returns the bytes of that name, `None` if there are none, [`Error::DamagedBlob`] if they no longer match it.
     fn get(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Vec<u8>>, Error>>;
+
+    /// Returns the names after `after` of what is stored, in order: at most `limit`.
+    fn names(&self, after: Option<Hash>, limit: usize) -> BoxFuture<'_, Result<Vec<Hash>, Error>>;
 }
 
 /// State at some commit, so that starting need not replay everything before it.

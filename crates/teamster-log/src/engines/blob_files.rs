@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -48,6 +49,16 @@ impl Blobs for BlobFiles {
         let places = self.0.clone();
         blocking("read a blob", move || places.get(hash)).boxed()
     }
+
+    fn names(&self, after: Option<Hash>, limit: usize) -> BoxFuture<'_, Result<Vec<Hash>, Error>> {
+        let places = self.0.clone();
+        blocking("list blobs", move || {
+            places.names(after, limit).map_err(|error| {
+                Error::failed(format!("list the blobs in {}", places.blobs.display()), error)
+            })
+        })
+        .boxed()
+    }
 }
 
 impl Places {
@@ -77,6 +88,27 @@ impl Places {
         }
     }
 
+    fn names(&self, after: Option<Hash>, limit: usize) -> io::Result<Vec<Hash>> {
+        let mut names = Vec::new();
+        for dir in sorted(&self.blobs)? {
+            // As much of the name as the directory says; a later one has only later blobs.
+            if after.is_some_and(|after| *dir < after.to_string()[..2]) {
+                continue;
+            }
+            for file in sorted(&self.blobs.join(&dir))? {
+                // Whatever else is there is nobody's blob.
+                let Ok(hash) = format!("{dir}{file}").parse() else { continue };
+                if names.len() == limit {
+                    return Ok(names);
+                }
+                if after.is_none_or(|after| hash > after) {
+                    names.push(hash);
+                }
+            }
+        }
+        Ok(names)
+    }
+
     fn paths(&self, hash: Hash) -> (PathBuf, PathBuf) {
         let name = hash.to_string();
         let (dir, file) = name.split_at(2);
@@ -84,6 +116,19 @@ impl Places {
         let path = dir.join(file);
         (dir, path)
     }
+}
+
+/// Returns the names in a directory in order; none if there is no such directory.
+fn sorted(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<_>>>()?;
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// Runs what waits for the disk where it does not hold up others.

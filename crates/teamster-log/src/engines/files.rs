@@ -72,6 +72,14 @@ pub(super) fn empty_dir(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes a file; it may be gone already.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 /// Reads a file; `None` if there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {

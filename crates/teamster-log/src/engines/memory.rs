@@ -6,6 +6,7 @@
 mod faults;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -236,6 +237,20 @@ impl Transcripts for Memory {
         }
         .boxed()
     }
+
+    fn conversations(
+        &self,
+        after: Option<&Conversation>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>> {
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        async move {
+            let contents = self.store.contents();
+            let later = contents.transcripts.range((after, Bound::Unbounded));
+            Ok(later.map(|(conversation, _)| conversation.clone()).take(limit).collect())
+        }
+        .boxed()
+    }
 }
 
 impl Blobs for Memory {
@@ -255,6 +270,16 @@ impl Blobs for Memory {
                 Some(bytes) if Hash::of(bytes) != hash => Err(Error::DamagedBlob(hash)),
                 bytes => Ok(bytes.cloned()),
             }
+        }
+        .boxed()
+    }
+
+    fn names(&self, after: Option<Hash>, limit: usize) -> BoxFuture<'_, Result<Vec<Hash>, Error>> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        async move {
+            let contents = self.store.contents();
+            let later = contents.blobs.range((after, Bound::Unbounded));
+            Ok(later.map(|(hash, _)| *hash).take(limit).collect())
         }
         .boxed()
     }

@@ -5,14 +5,17 @@ mod directory;
 mod files;
 pub mod memory;
 mod page;
+mod rewrite;
 mod snapshots;
 pub mod sqlite;
 mod tail;
 
 use std::error::Error as StdError;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::rewrite::Rewrite;
 use crate::Log;
 
 /// An engine that keeps its log in a data directory.
@@ -23,6 +26,8 @@ struct Engine {
     format: u32,
     open: fn(directory::Lock, Options) -> Result<Arc<dyn Log>, OpenError>,
     open_readonly: fn(&Path) -> Result<Arc<dyn Log>, OpenError>,
+    /// Moves the files of a rewritten log over the old ones.
+    adopt: fn(&Path, &Path) -> io::Result<()>,
 }
 
 /// Every engine; a new directory gets the first.
@@ -31,6 +36,7 @@ const ENGINES: &[Engine] = &[Engine {
     format: 1,
     open: |lock, options| Ok(Arc::new(sqlite::Sqlite::open_locked(lock, options)?)),
     open_readonly: |dir| Ok(Arc::new(sqlite::Sqlite::open_readonly(dir)?)),
+    adopt: sqlite::adopt,
 }];
 
 /// How to open a log.
@@ -112,6 +118,7 @@ pub fn open(dir: &Path, options: Options) -> Result<Arc<dyn Log>, OpenError> {
             first
         }
     };
+    rewrite::settle(dir, engine.adopt)?;
     (engine.open)(lock, options)
 }
 

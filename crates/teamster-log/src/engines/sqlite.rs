@@ -11,6 +11,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -103,6 +104,33 @@ impl Sqlite {
         let reader = self.reader.clone();
         blocking(doing, move || read(&reader)).await
     }
+}
+
+/// Puts the files of the rewritten log in `from` into the place of those in `dir`.
+pub(super) fn adopt(dir: &Path, from: &Path) -> io::Result<()> {
+    let rewritten = database::path(from);
+    if rewritten.exists() {
+        // None of these may be read together with the new database.
+        for stale in ["log.db-wal", "log.db-shm", "snapshot"].map(|name| dir.join(name)) {
+            files::remove(&stale)?;
+        }
+        files::remove(&acknowledged::path(dir))?;
+        files::sync_dir(dir)?;
+        fs::rename(rewritten, database::path(dir))?;
+        files::sync_dir(dir)?;
+    }
+    if acknowledged::path(from).exists() {
+        fs::rename(acknowledged::path(from), acknowledged::path(dir))?;
+    }
+    let blobs = from.join("blobs");
+    if blobs.exists() {
+        let old = dir.join("blobs");
+        if old.exists() {
+            fs::remove_dir_all(&old)?;
+        }
+        fs::rename(blobs, old)?;
+    }
+    Ok(())
 }
 
 impl Log for Sqlite {
@@ -199,6 +227,18 @@ impl Transcripts for Sqlite {
         let conversation = conversation.clone();
         self.read_blocking("read a transcript", move |reader| {
             reader.records(&conversation, after, limit)
+        })
+        .boxed()
+    }
+
+    fn conversations(
+        &self,
+        after: Option<&Conversation>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>> {
+        let after = after.cloned();
+        self.read_blocking("list transcripts", move |reader| {
+            reader.conversations(after.as_ref(), limit)
         })
         .boxed()
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
+use teamster_log::memory::{Memory, Store};
 use teamster_log::{
-    AppendError, Commit, CommitId, Conversation, Error, Hash, Head, Log, MAX_BODY_BYTES,
-    MAX_PAGE_BYTES, MAX_RECORD_BYTES, Record, Settled, Snapshot, settle, verify,
+    AppendError, Commit, CommitId, Conversation, Edit, EditError, Error, Hash, Head, Log,
+    MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_RECORD_BYTES, Record, Settled, Snapshot, Verbatim, copy,
+    settle, verify,
 };
 
 use crate::{all, append, append_all, foreign, id};
@@ -47,6 +49,10 @@ macro_rules! conformance {
             blobs_are_found_by_their_hash
             a_damaged_blob_is_reported_and_mended_by_storing_it_again
             a_sound_log_verifies
+            conversations_and_blobs_are_listed_by_page
+            a_copy_has_everything_and_the_same_hashes
+            a_copy_may_be_edited
+            nothing_is_copied_into_a_log_that_has_something
         }
     };
 }
@@ -373,4 +379,106 @@ pub(crate) async fn a_sound_log_verifies(rig: &impl Rig) {
         let report = verify(&*log, exported).await.unwrap();
         assert_eq!((report.sound, report.broken), (head, None), "against {exported:?}");
     }
+}
+
+pub(crate) async fn conversations_and_blobs_are_listed_by_page(rig: &impl Rig) {
+    let log = rig.log();
+    let conversations = ["a", "a.b", "b.a", "c"].map(|name| Conversation::new(name).unwrap());
+    let mut names = Vec::new();
+    for conversation in conversations.iter().rev().chain(&conversations) {
+        log.transcripts().append(conversation, b"hi".to_vec()).await.unwrap();
+        names.push(log.blobs().put(conversation.as_str().into()).await.unwrap());
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 4);
+    for limit in 1..6 {
+        let mut listed = Vec::new();
+        while let page = log.transcripts().conversations(listed.last(), limit).await.unwrap()
+            && !page.is_empty()
+        {
+            assert!(page.len() <= limit);
+            listed.extend(page);
+        }
+        assert_eq!(listed, conversations);
+        let mut listed = Vec::new();
+        while let page = log.blobs().names(listed.last().copied(), limit).await.unwrap()
+            && !page.is_empty()
+        {
+            assert!(page.len() <= limit);
+            listed.extend(page);
+        }
+        assert_eq!(listed, names);
+    }
+}
+
+/// Fills a log with a bit of everything; more commits than one page has.
+async fn fill(log: &dyn Log) -> Hash {
+    for n in 0..1_203_u32 {
+        append(log, &format!("[{n}]")).await;
+    }
+    for (name, text) in [("a.b", "one"), ("a.b", "two"), ("b", "three")] {
+        let conversation = Conversation::new(name).unwrap();
+        log.transcripts().append(&conversation, text.into()).await.unwrap();
+    }
+    log.blobs().put(b"keep".to_vec()).await.unwrap();
+    log.blobs().put(b"secret".to_vec()).await.unwrap()
+}
+
+async fn records(log: &dyn Log, name: &str) -> Vec<String> {
+    let conversation = Conversation::new(name).unwrap();
+    let records = log.transcripts().read(&conversation, 0, 100).await.unwrap();
+    records.into_iter().map(|record| String::from_utf8(record.bytes).unwrap()).collect()
+}
+
+pub(crate) async fn a_copy_has_everything_and_the_same_hashes(rig: &impl Rig) {
+    let log = rig.log();
+    let blob = fill(&*log).await;
+    let into = Memory::new(&Store::default());
+    let mut heard = Vec::new();
+    let mut hear = |done, all| heard.push((done, all));
+    let head = copy(&*log, &into, &mut Verbatim, &mut hear).await.unwrap();
+    assert_eq!(head, log.head().await.unwrap());
+    assert_eq!(into.head().await.unwrap(), head);
+    assert_eq!(all(&into).await, all(&*log).await);
+    assert_eq!(records(&into, "a.b").await, ["one", "two"]);
+    assert_eq!(records(&into, "b").await, ["three"]);
+    assert_eq!(into.blobs().get(blob).await.unwrap(), Some(b"secret".to_vec()));
+    assert_eq!(heard.last(), Some(&(1_203, 1_203)));
+}
+
+pub(crate) async fn a_copy_may_be_edited(rig: &impl Rig) {
+    /// Keeps the commits whose number ends in 7, and nothing that is secret.
+    struct Sevens;
+    impl Edit for Sevens {
+        fn body(&mut self, commit: Commit) -> Result<Option<Vec<u8>>, EditError> {
+            Ok(Some(commit.body).filter(|_| commit.number % 10 == 7))
+        }
+        fn record(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+            bytes.to_ascii_uppercase()
+        }
+        fn keeps_blob(&mut self, bytes: &[u8]) -> bool {
+            bytes != b"secret"
+        }
+    }
+    let source = Memory::new(&Store::default());
+    let blob = fill(&source).await;
+    let log = rig.log();
+    let head = copy(&source, &*log, &mut Sevens, &mut |_, _| ()).await.unwrap();
+    assert_eq!((head.number, log.head().await.unwrap()), (120, head));
+    assert_eq!(all(&*log).await[1].body, b"[16]");
+    assert_eq!(records(&*log, "a.b").await, ["ONE", "TWO"]);
+    assert_eq!(log.blobs().get(blob).await.unwrap(), None);
+    assert_eq!(log.blobs().names(None, 9).await.unwrap(), [Hash::of(b"keep")]);
+    assert_eq!(verify(&*log, None).await.unwrap().broken, None);
+}
+
+pub(crate) async fn nothing_is_copied_into_a_log_that_has_something(rig: &impl Rig) {
+    let log = rig.log();
+    append(&*log, "[1]").await;
+    let into = Memory::new(&Store::default());
+    let other = append(&into, "[2]").await;
+    let error = copy(&*log, &into, &mut Verbatim, &mut |_, _| ()).await.unwrap_err();
+    assert_eq!(error.to_string(), "nothing was written: the log to copy into is not empty");
+    assert_eq!(all(&into).await, [other]);
 }

@@ -8,6 +8,7 @@
 
 mod conformance;
 mod memory;
+mod rewrite;
 mod sqlite;
 mod verify;
 

@@ -112,6 +112,28 @@ impl Reader {
         Ok(page.into_items())
     }
 
+    pub(super) fn conversations(
+        &self,
+        after: Option<&Conversation>,
+        limit: usize,
+    ) -> Result<Vec<Conversation>, Error> {
+        let failed = |error| Error::failed("list the transcripts", error);
+        let connection = self.connection();
+        let mut statement = connection
+            .prepare_cached("SELECT DISTINCT conversation FROM transcripts WHERE conversation > ? ORDER BY conversation LIMIT ?")
+            .map_err(failed)?;
+        let after = after.map_or("", Conversation::as_str);
+        let names = statement
+            .query_map(params![after, to_column(limit as u64)], |row| row.get::<_, String>(0))
+            .map_err(failed)?;
+        names
+            .map(|name| {
+                Conversation::new(name.map_err(failed)?)
+                    .map_err(|damaged| Error::failed("list the transcripts", damaged))
+            })
+            .collect()
+    }
+
     /// A panic while reading leaves nothing half done, so a poisoned lock is as good as another.
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
