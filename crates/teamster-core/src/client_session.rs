@@ -8,6 +8,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, Vector};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::token::Kind;
 use crate::{Context, PrincipalName, Record, Summary};
 
@@ -115,6 +116,9 @@ impl ClientSessions {
                     && let Some(own) = self.oldest_first.get_mut(&session.principal)
                 {
                     own.retain(|other| other != id);
+                    if own.is_empty() {
+                        self.oldest_first.remove(&session.principal);
+                    }
                 }
             }
         }
@@ -129,6 +133,13 @@ impl ClientSessions {
 }
 
 impl Event {
+    pub(crate) fn fate(&self, sessions: &ClientSessions) -> Fate {
+        match self {
+            Self::Opened { id, .. } if sessions.by_id.contains_key(id) => Fate::Kept,
+            Self::Opened { .. } | Self::Closed { .. } => Fate::Dropped,
+        }
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         match self {
             Self::Opened { path, .. } => Summary::new("key", format!("session opened at {path}")),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::ids::{ErrandId, TokenId};
 use crate::key::Key;
 use crate::token::Kind;
@@ -276,6 +277,12 @@ impl Errands {
     pub(crate) fn open_of(&self, principal: &PrincipalName) -> impl Iterator<Item = ErrandId> {
         let ids = self.held.get(principal).into_iter().flat_map(|held| held.ids.iter());
         ids.filter(|id| self.open.contains(*id)).copied()
+    }
+
+    /// Says what becomes of an event when the log is compacted. The last errand stays, since ids are counted on from it.
+    pub(crate) fn fate(&self, event: &Event) -> Fate {
+        let id = event.id();
+        if id.0 == self.last || self.kept.contains_key(&id) { Fate::Kept } else { Fate::Dropped }
     }
 
     /// Returns when the next errand is forgotten.

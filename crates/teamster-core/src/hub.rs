@@ -14,18 +14,39 @@ use crate::{Context, Record, Summary, Timestamp};
 pub enum Command {
     /// Says that a hub of this version starts.
     Start { version: String },
+    /// Says that the log was written anew: what is before this in it is not what was written first.
+    Rewrite { before: String, how: Rewriting },
+}
+
+/// How a log was written anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rewriting {
+    /// A text that should not have been there was taken out.
+    Redacted { n_commits: u64, n_records: u64, n_blobs: u64 },
+    /// Events that nothing depended on were left out.
+    Compacted { n_dropped: u64, n_before: u64 },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Started { version: Arc<str> },
+    Started {
+        version: Arc<str>,
+    },
+    Rewritten {
+        /// The head that the log had, as `log verify` prints it: NUMBER:HASH.
+        before: Arc<str>,
+        how: Rewriting,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("only the hub itself says that it starts")]
     HubOnly,
+    #[error("only an operator may rewrite the log; ask the person who runs the hub")]
+    OperatorOnly,
 }
 
 /// The view of the hub's own history.
@@ -39,26 +60,48 @@ pub struct Starts {
 impl Starts {
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
-        let Command::Start { version } = command;
-        match cx.caller.kind {
-            Kind::Hub => Ok(vec![Event::Started { version: version.as_str().into() }]),
-            Kind::Operator | Kind::Agent => Err(Refusal::HubOnly),
+        match (command, cx.caller.kind) {
+            (Command::Start { version }, Kind::Hub) => {
+                Ok(vec![Event::Started { version: version.as_str().into() }])
+            }
+            (Command::Start { .. }, Kind::Operator | Kind::Agent) => Err(Refusal::HubOnly),
+            (Command::Rewrite { before, how }, Kind::Operator) => {
+                Ok(vec![Event::Rewritten { before: before.as_str().into(), how: how.clone() }])
+            }
+            (Command::Rewrite { .. }, Kind::Hub | Kind::Agent) => Err(Refusal::OperatorOnly),
         }
     }
 
     pub(crate) fn apply(&mut self, event: &Event, record: &Record) {
-        let Event::Started { version } = event;
-        *self = Self {
-            n_starts: self.n_starts + 1,
-            last_at: record.at,
-            last_version: Some(version.clone()),
-        };
+        match event {
+            Event::Started { version } => {
+                *self = Self {
+                    n_starts: self.n_starts + 1,
+                    last_at: record.at,
+                    last_version: Some(version.clone()),
+                };
+            }
+            Event::Rewritten { .. } => {}
+        }
     }
 }
 
 impl Event {
     pub(crate) fn summary(&self) -> Summary {
-        let Self::Started { version } = self;
-        Summary::new("hub", format!("hub started (version {version})"))
+        let text = match self {
+            Self::Started { version } => format!("hub started (version {version})"),
+            Self::Rewritten { before, how } => {
+                let what = match how {
+                    Rewriting::Redacted { n_commits, n_records, n_blobs } => format!(
+                        "redacted in {n_commits} commits, {n_records} transcript records and {n_blobs} blobs"
+                    ),
+                    Rewriting::Compacted { n_dropped, n_before } => {
+                        format!("compacted: {n_dropped} of {n_before} events were left out")
+                    }
+                };
+                format!("log {what}; its head was {before}")
+            }
+        };
+        Summary::new("hub", text)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::ids::{ItemId, TokenId};
 use crate::text::{self, BadText};
 use crate::{PrincipalName, Record, Summary};
@@ -527,6 +528,21 @@ impl From<Items> for Vec<Arc<Item>> {
 }
 
 impl Event {
+    pub(crate) fn fate(&self) -> Fate {
+        let place = |id: &ItemId, what| format!("{id} {what}");
+        match self {
+            Self::Added { .. } | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
+            Self::Updated { id, status, priority, depends_on: None } => {
+                let status = status.map(|_| place(id, "status"));
+                let priority = priority.map(|_| place(id, "priority"));
+                Fate::KeptIfLast(status.into_iter().chain(priority).collect())
+            }
+            Self::Claimed { id } => Fate::KeptIfLast(vec![place(id, "status")]),
+            // Not the same place: a release leaves the iteration in which the item was worked on last.
+            Self::Released { id } => Fate::KeptIfLast(vec![place(id, "released")]),
+        }
+    }
+
     /// Returns the item this happened to.
     pub fn item(&self) -> ItemId {
         match self {

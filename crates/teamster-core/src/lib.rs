@@ -5,6 +5,7 @@
 //! what a decision needs of those comes in through its [`Context`].
 
 pub mod client_session;
+pub mod compaction;
 pub mod errand;
 pub mod event;
 pub mod grant;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::ids::{ItemId, TokenId};
 use crate::item::{self, Items, Status};
 use crate::iteration::{self, Iterations};
@@ -216,6 +217,15 @@ impl From<Runs> for OrdMap<RunName, Arc<Run>> {
 }
 
 impl Event {
+    pub(crate) fn fate(&self) -> Fate {
+        match self {
+            Self::Item(event) => event.fate(),
+            Self::Note(note::Event::Added { .. })
+            | Self::Iteration(iteration::Event::Summarised { .. }) => Fate::Kept,
+            Self::Completed | Self::Reopened => Fate::KeptIfLast(vec!["completed".into()]),
+        }
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         match self {
             Self::Item(event) => event.summary(),

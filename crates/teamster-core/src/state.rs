@@ -206,6 +206,16 @@ impl State {
         postcard::from_bytes(bytes).ok()
     }
 
+    /// Says whether a call with this key would be recognised as made before.
+    pub(crate) fn remembers(&self, principal: &PrincipalName, key: &Key) -> bool {
+        matches!(self.keys.recall(principal, key), Ok(Some(_)))
+    }
+
+    /// Says whether two states differ in nothing but the numbers of their events.
+    pub fn equals_but_for_numbers(&self, other: &Self) -> bool {
+        Self { seq: other.seq, ..self.clone() } == *other
+    }
+
     /// Returns the grants of a caller as they are now.
     pub fn grants(&self, caller: &Caller) -> Grants {
         match caller.token {
@@ -218,4 +228,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

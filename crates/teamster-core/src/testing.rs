@@ -2,8 +2,9 @@
 
 use expect_test::Expect;
 
+use crate::compaction::Compaction;
 use crate::grant::{Grant, Grants};
-
+use crate::record::Body;
 use crate::token::{self, Kind, NewToken, SecretHash};
 use crate::{
     Caller, Command, Context, Decision, Event, PrincipalName, Record, RunName, State, Timestamp,
@@ -13,13 +14,15 @@ use crate::{
 /// Gives commands one after the other and remembers the state they lead to.
 pub(crate) struct Given {
     pub(crate) state: State,
+    /// What led to it.
+    pub(crate) records: Vec<Record>,
     n_commands: u64,
 }
 
 impl Given {
     /// A state in which `ann` (TOK-1) and `bob` (TOK-2) have tokens.
     pub(crate) fn ann_and_bob() -> Self {
-        let mut given = Self { state: State::default(), n_commands: 0 };
+        let mut given = Self { state: State::default(), records: Vec::new(), n_commands: 0 };
         for (n, name) in [(1, "ann"), (2, "bob")] {
             given.by(
                 "hub",
@@ -54,8 +57,23 @@ impl Given {
             Decision::Known(events) => events.to_vec(),
         };
         let (by, token) = (cx.caller.principal, cx.caller.token);
-        self.state.apply(&Record { at: cx.now, by, token, key: None, events: events.clone() });
+        let record = Record { at: cx.now, by, token, key: None, events: events.clone() };
+        self.state.apply(&record);
+        self.records.push(record);
         Ok(events)
+    }
+
+    /// Returns what a compaction leaves of the history, which comes to the same state.
+    pub(crate) fn compacted(&self) -> Vec<Record> {
+        let bodies = self.records.iter().map(|record| Body::new(1, vec![record.clone()]));
+        let mut compaction = Compaction::new(&self.state);
+        bodies.clone().for_each(|body| compaction.survey(&body));
+        let left = bodies.filter_map(|body| compaction.thin(body)).flat_map(|body| body.records);
+        let left: Vec<Record> = left.collect();
+        let mut state = State::default();
+        left.iter().for_each(|record| state.apply(record));
+        assert!(state.equals_but_for_numbers(&self.state), "{left:#?}\n{:#?}", self.state);
+        left
     }
 
     pub(crate) fn caller(&self, who: &str) -> Caller {
@@ -102,6 +120,7 @@ pub(crate) fn check(history: Vec<(&str, Command)>, who: &str, command: Command, 
         Some(&given.state),
         "a snapshot keeps everything"
     );
+    given.compacted();
 }
 
 /// Something asked of the default run's items.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::text::{self, BadText};
 use crate::token::Kind as CallerKind;
 use crate::{Context, PrincipalName, Record, Summary, Timestamp};
@@ -637,6 +638,29 @@ impl From<Yaks> for Stored {
 }
 
 impl Event {
+    pub(crate) fn fate(&self) -> Fate {
+        let place = |id: &YakId, what: &str| format!("{id} {what}");
+        let places = match self {
+            Self::Created { .. } => return Fate::Kept,
+            Self::PrefixSet { .. } => vec!["prefix".into()],
+            Self::Updated { id, title, kind, priority, description } => {
+                let filled = [
+                    (title.is_some(), "title"),
+                    (kind.is_some(), "kind"),
+                    (priority.is_some(), "priority"),
+                    (description.is_some(), "description"),
+                ];
+                filled.iter().filter(|(is, _)| *is).map(|(_, what)| place(id, what)).collect()
+            }
+            Self::Moved { id, .. } => vec![place(id, "status")],
+            Self::DependencyAdded { id, on } | Self::DependencyRemoved { id, on } => {
+                vec![place(id, &format!("on {on}"))]
+            }
+            Self::Labelled { id, .. } => vec![place(id, "labels")],
+        };
+        Fate::KeptIfLast(places)
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         let text = match self {
             Self::PrefixSet { prefix } => format!("new yaks are called {prefix}-…"),

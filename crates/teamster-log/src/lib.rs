@@ -16,7 +16,10 @@ mod verify;
 
 pub use commit::{Commit, CommitId, Hash, Head, NotAHash};
 pub use copy::{Edit, EditError, Verbatim, copy};
-pub use engines::{OpenError, Options, Rewrite, Synchronous, memory, open, open_readonly, sqlite};
+pub use engines::{
+    FileSystem, OpenError, Options, Rewrite, Synchronous, file_system, memory, open, open_readonly,
+    sqlite,
+};
 pub use log::{
     AppendError, Blobs, Conversation, Error, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,
     MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts, settle,

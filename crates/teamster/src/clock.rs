@@ -13,6 +13,14 @@ pub trait Clock: Send + Sync + 'static {
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
 
+/// Returns how long something took.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+pub fn time<T>(measured: impl FnOnce() -> T) -> (T, Duration) {
+    let start = std::time::Instant::now();
+    let outcome = measured();
+    (outcome, start.elapsed())
+}
+
 /// The machine's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -123,6 +123,12 @@ pub struct DataFiles {
 }
 
 impl DataFiles {
+    /// The files in some directory.
+    pub fn of(directory: &Path) -> Self {
+        let flag = format!(" --data {}", directory.display());
+        Self { directory: directory.to_owned(), flag }
+    }
+
     pub fn directory(&self) -> &Path {
         &self.directory
     }

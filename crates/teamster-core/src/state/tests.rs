@@ -106,7 +106,7 @@ fn begin_errand(key: &str) -> Command {
 }
 
 /// A bit of everything, so that a change of the snapshot's layout shows.
-fn a_bit_of_everything() -> Given {
+pub(crate) fn a_bit_of_everything() -> Given {
     let mut given = Given::ann_and_bob();
     let in_run = |what| Command::Run { run: RunName::default_run(), what };
     given.by("ann", add("a"));

@@ -20,11 +20,9 @@ impl Lock {
         files::create_dir(dir)
             .and_then(|()| files::sync_names_of(dir))
             .map_err(|error| failed("make the data directory", dir, error))?;
-        if !options.accept_network_file_system
-            && let Some(kind) =
-                network_file_system(dir).map_err(|error| failed("look at", dir, error))?
-        {
-            return Err(OpenError::NetworkFileSystem { dir: dir.to_owned(), kind });
+        let found = file_system(dir).map_err(|error| failed("look at", dir, error))?;
+        if found.is_network && !options.accept_network_file_system {
+            return Err(OpenError::NetworkFileSystem { dir: dir.to_owned(), kind: found.name });
         }
         let path = dir.join("lock");
         let mut file = files::create(&path).map_err(|error| failed("open", &path, error))?;
@@ -102,27 +100,45 @@ fn read_pid(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
+/// What kind of file system a directory is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// As `mount` calls it; "unknown" for those that need no special care.
+    pub name: &'static str,
+    /// Several machines can open the same file. FUSE is not among these: most of it is local.
+    pub is_network: bool,
+    /// It is gone when the machine restarts.
+    pub is_in_memory: bool,
+}
+
+/// Returns what kind of file system `dir` is on, as far as this platform tells.
 #[cfg(target_os = "linux")]
-fn network_file_system(dir: &Path) -> io::Result<Option<&'static str>> {
+pub fn file_system(dir: &Path) -> io::Result<FileSystem> {
     // The magic number is 32 bits wide whatever the platform's field is.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
-    Ok(network_kind(rustix::fs::statfs(dir)?.f_type as u32))
+    Ok(file_system_of(rustix::fs::statfs(dir)?.f_type as u32))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn network_file_system(_dir: &Path) -> io::Result<Option<&'static str>> {
-    Ok(None)
+pub fn file_system(_dir: &Path) -> io::Result<FileSystem> {
+    Ok(file_system_of(0))
 }
 
-/// Those on which several machines can open the same file. FUSE is not among them: most of it is local.
-fn network_kind(magic: u32) -> Option<&'static str> {
+fn file_system_of(magic: u32) -> FileSystem {
+    let kind = |name, is_network, is_in_memory| FileSystem { name, is_network, is_in_memory };
     match magic {
-        0x0000_6969 => Some("nfs"),
-        0xFF53_4D42 | 0xFE53_4D42 | 0x0000_517B => Some("smb"),
-        0x0102_1997 => Some("9p"),
-        0x00C3_6400 => Some("ceph"),
-        0x5346_414F => Some("afs"),
-        _ => None,
+        0x0000_6969 => kind("nfs", true, false),
+        0xFF53_4D42 | 0xFE53_4D42 | 0x0000_517B => kind("smb", true, false),
+        0x0102_1997 => kind("9p", true, false),
+        0x00C3_6400 => kind("ceph", true, false),
+        0x5346_414F => kind("afs", true, false),
+        0x0102_1994 | 0x8584_58F6 => kind("tmpfs", false, true),
+        0x0000_EF53 => kind("ext4", false, false),
+        0x5846_5342 => kind("xfs", false, false),
+        0x9123_683E => kind("btrfs", false, false),
+        0x2FC1_2FC1 => kind("zfs", false, false),
+        0x794C_7630 => kind("overlay", false, false),
+        _ => kind("unknown", false, false),
     }
 }
 
@@ -132,7 +148,7 @@ mod tests {
 
     #[test]
     fn only_network_file_systems_are_refused() {
-        let [nfs, ext4, tmpfs] = [0x6969, 0xEF53, 0x0102_1994].map(network_kind);
-        assert_eq!((nfs, ext4, tmpfs), (Some("nfs"), None, None));
+        let [nfs, ext4, tmpfs] = [0x6969, 0xEF53, 0x0102_1994].map(file_system_of);
+        assert_eq!((nfs.is_network, ext4.is_network, tmpfs.is_network), (true, false, false));
     }
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::directory::{FileSystem, file_system};
 pub use self::rewrite::Rewrite;
 use crate::Log;
 

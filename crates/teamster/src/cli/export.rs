@@ -11,8 +11,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use teamster_log::{Commit, CommitId, Hash, Head, Log, Options};
 
-use super::say;
-use crate::clock::{Clock, SystemClock};
+use super::{Progress, say};
 use crate::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -51,16 +50,18 @@ pub(super) async fn export(data: &DataFiles, args: ExportArgs) -> anyhow::Result
     let log = teamster_log::open_readonly(data.directory())?;
     match &args.file {
         None => write(log.as_ref(), &mut std::io::stdout().lock()).await.map(|_| ()),
-        Some(path) => {
-            let file =
-                create_private(path).with_context(|| format!("cannot make {}", path.display()))?;
-            let mut writer = BufWriter::new(file);
-            let head = write(log.as_ref(), &mut writer).await?;
-            writer.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-            say(&format!("{} commits are in {}", head.number, path.display()));
-            Ok(())
-        }
+        Some(path) => write_file(log.as_ref(), path).await,
     }
+}
+
+/// Writes the log into a new file; durable when `Ok`.
+pub(super) async fn write_file(log: &dyn Log, path: &Path) -> anyhow::Result<()> {
+    let file = create_private(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut writer = BufWriter::new(file);
+    let head = write(log, &mut writer).await?;
+    writer.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+    say(&format!("{} commits are in {}", head.number, path.display()));
+    Ok(())
 }
 
 /// Whoever can read the file knows what all agents wrote, as with the log itself.
@@ -114,16 +115,12 @@ pub(super) async fn import(data: &DataFiles, args: ImportArgs) -> anyhow::Result
             data.directory().display()
         );
     }
-    let mut said_at = SystemClock.now();
+    let mut progress = Progress::new("importing");
     for commit in commits(&args.file)? {
         let Some(commit) = commit? else { break };
         let number = commit.number;
         log.append(commit).await.with_context(|| format!("cannot take over commit {number}"))?;
-        let now = SystemClock.now();
-        if now.0 - said_at.0 >= 1_000 {
-            said_at = now;
-            say(&format!("{number} of {} commits", head.number));
-        }
+        progress.say(number, head.number);
     }
     if log.head().await?.hash != head.hash {
         bail!("the imported log ends otherwise than the file says");

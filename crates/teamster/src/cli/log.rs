@@ -1,11 +1,16 @@
-//! `teamster log`: what has happened, and whether the log is whole.
+//! `teamster log`: what has happened, whether the log is whole, and the two ways to change what it says.
+
+mod compact;
+mod redact;
+mod rewrite;
 
 use std::collections::VecDeque;
 use std::io::Write;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use teamster_log::{CommitId, Hash, Head};
+use teamster_core::{Event, hub};
+use teamster_log::{CommitId, Hash, Head, Log};
 
 use super::{dim, local_time, print, say};
 use crate::api::{Line, lines};
@@ -42,6 +47,10 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Take a text, given on stdin, out of the log, as for a leaked secret; the hub must be stopped
+    Redact,
+    /// Leave out the events that nothing depends on any more; the hub must be stopped
+    Compact(compact::CompactArgs),
 }
 
 /// How long one request waits for something to happen.
@@ -50,6 +59,8 @@ const WAIT_MS: u64 = 45_000;
 pub(super) async fn run(data: &DataFiles, args: LogArgs) -> anyhow::Result<()> {
     match args.verb {
         Some(Verb::Verify { against, json }) => verify(data, against.as_deref(), json).await,
+        Some(Verb::Redact) => redact::run(data).await,
+        Some(Verb::Compact(args)) => compact::run(data, args).await,
         None => show(data, &args).await,
     }
 }
@@ -177,8 +188,12 @@ async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyho
     }
     match report.broken {
         Some(broken) if !as_json => {
+            let hint = match expected {
+                Some(expected) => rewritten_since(log.as_ref(), expected).await?,
+                None => String::new(),
+            };
             bail!(
-                "commit {} is broken: {}; the {} before it are whole",
+                "commit {} is broken: {}; the {} before it are whole{hint}",
                 broken.number,
                 broken.why,
                 report.sound.number
@@ -187,6 +202,22 @@ async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyho
         Some(_) => Err(super::Refused.into()),
         None => Ok(()),
     }
+}
+
+/// Returns a sentence about what was done to the log on purpose after it had the head `expected`.
+async fn rewritten_since(log: &dyn Log, expected: Head) -> anyhow::Result<String> {
+    let mut last = None;
+    rewrite::replay(log, |body| {
+        for event in body.records.iter().flat_map(|record| &record.events) {
+            if let Event::Hub(hub::Event::Rewritten { before, .. }) = event
+                && read_head(before).is_ok_and(|before| before.number >= expected.number)
+            {
+                last = Some(event.summary().text);
+            }
+        }
+    })
+    .await?;
+    Ok(last.map(|done| format!("\nsince that head: {done}; keep a newer one")).unwrap_or_default())
 }
 
 fn read_head(text: &str) -> anyhow::Result<Head> {

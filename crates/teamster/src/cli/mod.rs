@@ -1,6 +1,8 @@
 //! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
 
+mod backup;
 mod connect;
+mod doctor;
 mod down;
 mod export;
 mod log;
@@ -15,8 +17,10 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use teamster_core::Timestamp;
 
 use crate::client::Client;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{DataFiles, Place};
 
 /// Drives teams of coding agents, and never loses a fact it has acknowledged
@@ -45,10 +49,16 @@ enum Verb {
     Yak(yak::YakArgs),
     /// Show what has happened, oldest first
     Log(log::LogArgs),
+    /// Make a copy of everything the hub knows; a running hub is not disturbed
+    Backup(backup::BackupArgs),
+    /// Take over a backup, in a data directory without a log
+    Restore(backup::RestoreArgs),
     /// Write the whole log as lines of JSON; a running hub is not disturbed
     Export(export::ExportArgs),
     /// Make a log of what `export` wrote, in an empty data directory
     Import(export::ImportArgs),
+    /// Tell what holds on this machine, and what is only advisory
+    Doctor(doctor::DoctorArgs),
     /// Make, list, change and revoke agents' tokens
     Token(token::TokenArgs),
     /// Connect an agent program that is installed here
@@ -72,6 +82,9 @@ pub fn main() -> ExitCode {
         Verb::Tool(args) => wait_for(tool::run(&data, args)),
         Verb::Yak(args) => wait_for(yak::run(&data, args)),
         Verb::Log(args) => wait_for(log::run(&data, args)),
+        Verb::Backup(args) => wait_for(backup::backup(&data, args)),
+        Verb::Restore(args) => wait_for(backup::restore(&data, args)),
+        Verb::Doctor(args) => wait_for(doctor::run(&data, args)),
         Verb::Export(args) => wait_for(export::export(&data, args)),
         Verb::Import(args) => wait_for(export::import(&data, args)),
         Verb::Token(args) => wait_for(token::run(&data, args)),
@@ -123,6 +136,26 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says every second how far something is that takes long.
+struct Progress {
+    what: &'static str,
+    said_at: Timestamp,
+}
+
+impl Progress {
+    fn new(what: &'static str) -> Self {
+        Self { what, said_at: SystemClock.now() }
+    }
+
+    fn say(&mut self, done: u64, all: u64) {
+        let now = SystemClock.now();
+        if now.0 - self.said_at.0 >= 1_000 {
+            self.said_at = now;
+            say(&format!("{}: {done} of {all} commits", self.what));
+        }
+    }
+}
+
 /// A reader that has seen enough, such as `head`, is not a failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
@@ -135,7 +168,7 @@ fn dim(text: &str) -> String {
 }
 
 /// Shows a time as the person's clock shows it.
-fn local_time(at: teamster_core::Timestamp) -> String {
+fn local_time(at: Timestamp) -> String {
     let shown = jiff::Timestamp::from_millisecond(at.0).map(|at| {
         at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
     });

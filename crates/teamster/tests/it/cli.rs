@@ -267,7 +267,7 @@ fn hub_json_is_private_complete_and_gone_after_a_clean_end() {
     }
 }
 
-fn mode(path: &Path) -> u32 {
+pub(crate) fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
@@ -320,7 +320,7 @@ fn the_port_is_remembered_and_somebody_elses_is_not_taken() {
     assert!(run_in(&data, &["down"]).0);
 }
 
-fn run_in(data: &Path, arguments: &[&str]) -> (bool, String, String) {
+pub(crate) fn run_in(data: &Path, arguments: &[&str]) -> (bool, String, String) {
     let output = command(data).args(arguments).output().expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
     (output.status.success(), text(output.stdout), text(output.stderr))
@@ -901,40 +901,4 @@ fn messages_that_cannot_be_written_do_not_disturb_the_hub() {
     rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
     assert!(ended(up).success());
     assert!(!directory.path().join("hub.json").exists());
-}
-
-#[test]
-fn a_log_that_is_exported_and_imported_is_the_same() {
-    let hub = Hub::start();
-    hub.ok(&["tool", "task-add", "--tasks", "ä \u{1F9F6} \"quoted\""]);
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
-    let file = path("log.jsonl");
-    hub.ok(&["export", &file]);
-    assert_eq!(mode(Path::new(&file)), 0o600);
-    assert!(hub.fails(&["export", &file]).contains("cannot make"), "a file is not written over");
-
-    let head = hub.ok(&["log", "verify"]);
-    let into = |name: &str, file: &str| run_in(Path::new(&path(name)), &["import", file]);
-    let (ok, _, stderr) = into("other", &file);
-    assert!(ok, "{stderr}");
-    assert_eq!(run_in(Path::new(&path("other")), &["log", "verify"]).1.trim_end(), head);
-    let again = Hub::start_in(Path::new(&path("other")));
-    assert_eq!(again.ok(&["tool", "task-list"]), hub.ok(&["tool", "task-list"]));
-    assert!(into("other", &file).2.contains("is in use by"));
-    drop(again);
-    assert!(into("other", &file).2.contains("has a log already"));
-
-    // A file that was cut off, or changed, is not taken over at all.
-    let text = std::fs::read_to_string(&file).expect("it is there");
-    let without_end = text.trim_end().rsplit_once('\n').expect("several lines").0;
-    for (n, bad) in
-        [without_end, &text.replace("quoted", "other"), "nonsense"].into_iter().enumerate()
-    {
-        std::fs::write(path("bad.jsonl"), bad).expect("it can be written");
-        let place = format!("bad-{n}");
-        let (ok, _, stderr) = into(&place, &path("bad.jsonl"));
-        assert!(!ok, "{stderr}");
-        assert!(!Path::new(&path(&place)).exists(), "{stderr}");
-    }
 }

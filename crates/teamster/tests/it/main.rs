@@ -15,6 +15,7 @@ mod in_process;
 mod load;
 mod lost_writes;
 mod normal;
+mod operators;
 mod power_loss;
 mod real_agents;
 mod scripted_model;

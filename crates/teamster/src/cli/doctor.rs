@@ -1,0 +1,299 @@
+//! `teamster doctor`: what holds on this machine, what is only advisory, and what is wrong.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::print;
+use crate::client::Client;
+use crate::clock;
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one check found.
+struct Finding {
+    about: &'static str,
+    verdict: Verdict,
+    says: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is as the documents promise.
+    Holds,
+    /// It works, but rests on everybody's good behaviour.
+    Advisory,
+    /// Something must be done.
+    Wrong,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "ok",
+            Self::Advisory => "advisory",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+use Verdict::{Advisory, Holds, Wrong};
+
+/// Less than this, and the log may soon be unable to grow.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+/// A disk that claims to be faster than this has not written anything.
+const SYNC_AT_LEAST: Duration = Duration::from_micros(20);
+/// As many files as a hub with a few hundred connections needs.
+const OPEN_FILES_MIN: u64 = 1_024;
+
+pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()> {
+    let findings = [
+        hub(data).await,
+        directory(data),
+        file_system(data),
+        free_space(data),
+        durability(data),
+        one_writer(data),
+        log(data).await,
+        identity(data),
+        open_files(),
+        programs(),
+    ];
+    if args.json {
+        let findings = findings
+            .iter()
+            .map(|found| json!({"about": found.about, "verdict": found.verdict.word(), "says": found.says}));
+        print(&json!(findings.collect::<Vec<_>>()).to_string())?;
+    } else {
+        for Finding { about, verdict, says } in &findings {
+            print(&format!("{:<9} {about}: {says}", verdict.word()))?;
+        }
+    }
+    if findings.iter().any(|found| found.verdict == Wrong) {
+        return Err(super::Refused.into());
+    }
+    Ok(())
+}
+
+fn finding(about: &'static str, verdict: Verdict, says: impl Into<String>) -> Finding {
+    Finding { about, verdict, says: says.into() }
+}
+
+async fn hub(data: &DataFiles) -> Finding {
+    let about = "hub";
+    match Client::connect_if_running(data).await {
+        Ok(Some(client)) => match client.version_difference() {
+            Some(difference) => finding(about, Wrong, difference),
+            None => finding(
+                about,
+                Holds,
+                format!("process {} serves {}", client.hub.pid, client.hub.url),
+            ),
+        },
+        Ok(None) => {
+            finding(about, Holds, format!("none is running; `{}` starts one", data.call("up -d")))
+        }
+        Err(error) => finding(about, Wrong, format!("{error:#}")),
+    }
+}
+
+fn directory(data: &DataFiles) -> Finding {
+    let about = "data directory";
+    let path = data.directory();
+    let Ok(metadata) = fs::metadata(path) else {
+        return finding(about, Holds, format!("{} is not there yet", path.display()));
+    };
+    let mode = metadata.permissions().mode() & 0o777;
+    let owner = metadata.uid() == rustix::process::geteuid().as_raw();
+    match (owner, mode & 0o077) {
+        (true, 0) => finding(about, Holds, format!("{} is yours alone", path.display())),
+        (true, _) => finding(
+            about,
+            Wrong,
+            format!("others can enter {0} (mode {mode:o}); run `chmod 700 {0}`", path.display()),
+        ),
+        (false, _) => finding(about, Wrong, format!("{} belongs to somebody else", path.display())),
+    }
+}
+
+/// Returns the data directory, or the nearest directory above it if it is not there yet.
+fn nearest(data: &DataFiles) -> PathBuf {
+    data.directory().ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn file_system(data: &DataFiles) -> Finding {
+    let about = "file system";
+    match teamster_log::file_system(&nearest(data)) {
+        Ok(found) if found.is_network => finding(
+            about,
+            Wrong,
+            format!(
+                "{} is a network file system, where a log can be lost; choose a local directory with --data",
+                found.name
+            ),
+        ),
+        Ok(found) if found.is_in_memory => finding(
+            about,
+            Advisory,
+            format!("{}: what is in it is gone when the machine restarts", found.name),
+        ),
+        Ok(found) => finding(about, Holds, format!("{}, local", found.name)),
+        Err(error) => finding(about, Advisory, format!("unknown: {error}")),
+    }
+}
+
+fn free_space(data: &DataFiles) -> Finding {
+    let about = "free space";
+    match rustix::fs::statvfs(nearest(data)) {
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let says = format!("{} MB", free >> 20);
+            if free >= FREE_BYTES_MIN {
+                finding(about, Holds, says)
+            } else {
+                finding(
+                    about,
+                    Wrong,
+                    format!("{says} are left; the hub only reads when there is no room"),
+                )
+            }
+        }
+        Err(error) => finding(about, Advisory, format!("unknown: {error}")),
+    }
+}
+
+fn durability(data: &DataFiles) -> Finding {
+    let about = "durability";
+    let took = match sync_time(&nearest(data)) {
+        Ok(took) => took,
+        Err(error) => {
+            return finding(about, Wrong, format!("cannot write and sync there: {error}"));
+        }
+    };
+    let says = format!("the disk syncs in {:.2} ms", took.as_secs_f64() * 1e3);
+    if took < SYNC_AT_LEAST {
+        finding(
+            about,
+            Advisory,
+            format!(
+                "{says}, which is too fast to be true; after a power failure the newest facts may be gone"
+            ),
+        )
+    } else if cfg!(target_os = "linux") {
+        finding(about, Holds, format!("{says}; what is acknowledged is synced"))
+    } else {
+        finding(about, Advisory, format!("{says}; only tested on Linux"))
+    }
+}
+
+/// Returns the median of a few syncs of one page.
+fn sync_time(directory: &Path) -> std::io::Result<Duration> {
+    let path = directory.join(format!(".teamster-doctor.{}", std::process::id()));
+    let measure = || {
+        let mut file = File::create_new(&path)?;
+        let mut times = [Duration::ZERO; 9];
+        for time in &mut times {
+            file.write_all(&[0; 4096])?;
+            let (synced, took) = clock::time(|| file.sync_data());
+            synced?;
+            *time = took;
+        }
+        times.sort_unstable();
+        Ok(times[times.len() / 2])
+    };
+    let measured = measure();
+    let _ = fs::remove_file(&path);
+    measured
+}
+
+/// Tries what keeps a second hub out.
+fn one_writer(data: &DataFiles) -> Finding {
+    let about = "one hub per directory";
+    let path = nearest(data).join(format!(".teamster-doctor-lock.{}", std::process::id()));
+    let try_twice = || {
+        let (first, second) = (File::create_new(&path)?, File::open(&path)?);
+        first.lock()?;
+        Ok::<bool, std::io::Error>(second.try_lock().is_err())
+    };
+    let tried = try_twice();
+    let _ = fs::remove_file(&path);
+    match tried {
+        Ok(true) => finding(about, Holds, "file locks work here"),
+        Ok(false) => {
+            finding(about, Wrong, "file locks do not work here: two hubs could write one log")
+        }
+        Err(error) => finding(about, Wrong, format!("file locks cannot be tried: {error}")),
+    }
+}
+
+async fn log(data: &DataFiles) -> Finding {
+    let about = "log";
+    let log = match teamster_log::open_readonly(data.directory()) {
+        Err(teamster_log::OpenError::NoLog { .. }) => {
+            return finding(about, Holds, "there is none yet");
+        }
+        Err(error) => return finding(about, Wrong, error.to_string()),
+        Ok(log) => log,
+    };
+    match log.head().await {
+        Ok(head) => finding(
+            about,
+            Holds,
+            format!("{} commits; `{}` checks them all", head.number, data.call("log verify")),
+        ),
+        Err(error) => finding(about, Wrong, format!("{:#}", anyhow::Error::from(error))),
+    }
+}
+
+fn identity(data: &DataFiles) -> Finding {
+    finding(
+        "identity",
+        Advisory,
+        format!(
+            "each agent has a token of its own, but agents that run as you can read the operator's in {}",
+            data.directory().display()
+        ),
+    )
+}
+
+fn open_files() -> Finding {
+    let about = "open files";
+    match rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        Some(limit) if limit < OPEN_FILES_MIN => finding(
+            about,
+            Advisory,
+            format!("at most {limit}; raise it (`ulimit -n {OPEN_FILES_MIN}`) for many agents"),
+        ),
+        Some(limit) => finding(about, Holds, format!("at most {limit}")),
+        None => finding(about, Holds, "as many as the system has"),
+    }
+}
+
+fn programs() -> Finding {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &&str| {
+        std::env::split_paths(&path).any(|directory| {
+            let found = fs::metadata(directory.join(name));
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+    };
+    let (there, missing): (Vec<_>, Vec<_>) =
+        ["claude", "codex", "gemini", "goose", "opencode", "git"]
+            .iter()
+            .partition(|name| is_there(name));
+    let list = |names: Vec<&&str>| match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.into_iter().copied().collect::<Vec<_>>().join(", "),
+    };
+    finding("programs", Holds, format!("on your PATH: {}; not: {}", list(there), list(missing)))
+}
