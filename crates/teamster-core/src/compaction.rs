@@ -115,6 +115,9 @@ impl Event {
             },
             Self::Yak(event) => event.fate(),
             Self::Errand(event) => state.errands.fate(event),
+            Self::Role(event) => event.fate(),
+            Self::Dossier(event) => event.fate(),
+            Self::Agent(event) => event.fate(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
-use crate::{RunName, client_session, errand, hub, key, run, token, yak};
+use crate::{RunName, agent, client_session, dossier, errand, hub, key, role, run, token, yak};
 
 /// What a caller asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Command {
     Run { run: RunName, what: run::Command },
     Yak(yak::Command),
     Errand(errand::Command),
+    Role(role::Command),
+    Agent(agent::Command),
 }
 
 /// What has happened.
@@ -26,6 +28,9 @@ pub enum Event {
     Run { run: RunName, what: run::Event },
     Yak(yak::Event),
     Errand(errand::Event),
+    Role(role::Event),
+    Dossier(dossier::Event),
+    Agent(agent::Event),
 }
 
 /// Why a command was refused. Each sentence says what the caller can do next.
@@ -43,6 +48,10 @@ pub enum Refusal {
     Yak(#[from] yak::Refusal),
     #[error(transparent)]
     Errand(#[from] errand::Refusal),
+    #[error(transparent)]
+    Role(#[from] role::Refusal),
+    #[error(transparent)]
+    Agent(#[from] agent::Refusal),
     #[error(transparent)]
     Key(#[from] key::Refusal),
 }
@@ -74,6 +83,9 @@ impl Event {
             Self::Run { run, what } => Summary { run: Some(run.clone()), ..what.summary() },
             Self::Yak(event) => event.summary(),
             Self::Errand(event) => event.summary(),
+            Self::Role(event) => event.summary(),
+            Self::Dossier(event) => event.summary(),
+            Self::Agent(event) => event.summary(),
         }
     }
 
@@ -90,6 +102,8 @@ impl Event {
             Self::Run { run, .. } => Topic::Run(run.clone()),
             Self::Yak(_) => Topic::Yaks,
             Self::Errand(event) => Topic::Errand(event.id()),
+            Self::Role(_) | Self::Dossier(_) => Topic::Agents,
+            Self::Agent(event) => Topic::Agent(event.agent().clone()),
         }
     }
 
@@ -114,6 +128,9 @@ impl Event {
             } => 0,
             Self::Yak(event) => event.text_bytes(),
             Self::Errand(event) => event.text_bytes(),
+            Self::Role(role::Event::Defined { role }) => role.prompt.len(),
+            Self::Role(role::Event::Removed { .. }) | Self::Dossier(_) => 0,
+            Self::Agent(event) => event.text_bytes(),
         };
         size_of::<Self>() + text
     }

@@ -70,6 +70,19 @@ name!(
     "1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`"
 );
 
+name!(
+    /// A dossier: what several agents were drafted for.
+    DossierName, "taskSlug", 64, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'),
+    "1 to 64 letters, digits, `_`, `-` or `.`, without `..`"
+);
+
+impl DossierName {
+    /// A name that is made of parts that fit.
+    pub(crate) fn new(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
 impl RunName {
     /// The run that `/mcp` and `/mcp/session` mean.
     pub fn default_run() -> Self {
@@ -86,6 +99,11 @@ impl PrincipalName {
     /// The hub, acting by itself: at start-up and when a timer is due. No token can be made for it.
     pub fn hub() -> Self {
         Self("hub".into())
+    }
+
+    /// An agent of ours; its name is made of parts that fit.
+    pub(crate) fn of_agent(name: Arc<str>) -> Self {
+        Self(name)
     }
 }
 

@@ -4,8 +4,10 @@
 //! the state and can always be applied again. Nothing here reads a clock, a file, the network or a random number;
 //! what a decision needs of those comes in through its [`Context`].
 
+pub mod agent;
 pub mod client_session;
 pub mod compaction;
+pub mod dossier;
 pub mod errand;
 pub mod event;
 pub mod grant;
@@ -17,6 +19,7 @@ pub mod key;
 pub mod note;
 pub mod obligation;
 pub mod record;
+pub mod role;
 pub mod run;
 pub mod state;
 pub mod text;
@@ -28,6 +31,6 @@ pub mod yak;
 mod testing;
 
 pub use event::{Command, Event, Refusal, Summary};
-pub use ids::{PrincipalName, RunName, TeamName, Timestamp};
+pub use ids::{DossierName, PrincipalName, RunName, TeamName, Timestamp};
 pub use record::Record;
 pub use state::{Caller, Context, Decision, State};

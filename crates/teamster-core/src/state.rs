@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::{self, Agents};
 use crate::client_session::ClientSessions;
+use crate::dossier::{self, Dossiers};
 use crate::errand::{self, Errands};
 use crate::grant::Grants;
 use crate::hub::Starts;
 use crate::ids::TokenId;
 use crate::key::{Key, Keys};
 use crate::obligation::Obligations;
+use crate::role::Roles;
 use crate::run::Runs;
 use crate::token::{self, Kind, Tokens};
 use crate::yak::Yaks;
@@ -20,7 +23,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 2;
+pub const SNAPSHOT_FORMAT: u32 = 3;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +78,9 @@ pub struct State {
     pub runs: Runs,
     pub yaks: Yaks,
     pub errands: Errands,
+    pub roles: Roles,
+    pub dossiers: Dossiers,
+    pub agents: Agents,
     keys: Keys,
     pub obligations: Obligations,
 }
@@ -110,7 +116,10 @@ impl State {
             Command::Hub(command) => {
                 self.hub.decide(command, cx)?.into_iter().map(Event::Hub).collect()
             }
-            Command::Token(command) => self.with_releases(self.tokens.decide(command, cx)?),
+            Command::Token(command) => {
+                self.check_name(command)?;
+                self.with_releases(self.tokens.decide(command, cx)?)
+            }
             Command::Run { run, what } => {
                 let events = self.runs.decide(run, what, cx)?;
                 events.into_iter().map(|what| Event::Run { run: run.clone(), what }).collect()
@@ -121,8 +130,90 @@ impl State {
             Command::Errand(command) => {
                 self.errands.decide(command, cx)?.into_iter().map(Event::Errand).collect()
             }
+            Command::Role(command) => {
+                self.roles.decide(command, cx)?.into_iter().map(Event::Role).collect()
+            }
+            Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
+            Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
+            Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
         Ok(Decision::New(events))
+    }
+
+    /// Refuses to give somebody the name of an agent that has not ended.
+    fn check_name(&self, command: &token::Command) -> Result<(), token::Refusal> {
+        match command {
+            token::Command::Create { new, .. }
+                if self.agents.get(new.principal.as_str()).is_some_and(|agent| agent.is_live()) =>
+            {
+                Err(token::Refusal::NameReserved(new.principal.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn draft(&self, new: &agent::NewAgent, cx: &Context) -> Result<Vec<Event>, agent::Refusal> {
+        let new_dossier = |prompt: &str| Ok(self.dossiers.new_name(prompt));
+        let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
+        let drafted = self.agents.draft(new, &self.roles, new_dossier, is_taken, cx)?;
+        let agent::Event::Drafted { draft, .. } = &drafted else { return Ok(Vec::new()) };
+        let opened = self.dossiers.open(&draft.dossier, &draft.prompt);
+        if opened.is_some() && self.dossiers.len() >= dossier::DOSSIERS_MAX {
+            return Err(agent::Refusal::TooManyDossiers);
+        }
+        Ok(opened.map(Event::Dossier).into_iter().chain([Event::Agent(drafted)]).collect())
+    }
+
+    /// Gives an agent the token of its next incarnation. What it may do is what its role says now.
+    fn admit(
+        &self,
+        id: &agent::AgentId,
+        secret: token::SecretHash,
+        cx: &Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        if cx.caller.kind != Kind::Hub {
+            return Err(agent::Refusal::HubOnly.into());
+        }
+        let agent = self.agents.admissible(id)?;
+        let grants = self.roles.get(agent.role.as_str()).map(|role| role.grants.clone());
+        let new = token::NewToken {
+            principal: id.principal(),
+            kind: Kind::Agent,
+            secret,
+            grants: grants.unwrap_or_default(),
+            run: None,
+            team: None,
+            expires_at: None,
+        };
+        let created = self.tokens.decide(&token::Command::Create { new, replace: false }, cx)?;
+        let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
+        Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
+    }
+
+    /// Adds to the end of an incarnation the end of its token, and of what rests on that.
+    fn with_endings(&self, events: Vec<agent::Event>) -> Vec<Event> {
+        let mut all = Vec::with_capacity(events.len());
+        for event in events {
+            let why = match &event {
+                // It will have another token, and be the same principal.
+                agent::Event::Interrupted { .. } => Some(token::Ending::Replaced),
+                agent::Event::Ended { .. } => Some(token::Ending::Revoked),
+                agent::Event::Drafted { .. }
+                | agent::Event::Admitted { .. }
+                | agent::Event::Begun { .. }
+                | agent::Event::TurnBegun { .. }
+                | agent::Event::KillAsked { .. }
+                | agent::Event::Warned { .. } => None,
+            };
+            let token = self.agents.get(event.agent().as_str()).and_then(|agent| agent.token);
+            let token = token.and_then(|token| self.tokens.get(token));
+            if let (Some(why), Some(token)) = (why, token) {
+                let (id, principal) = (token.id, token.principal.clone());
+                all.extend(self.with_releases(vec![token::Event::Ended { id, principal, why }]));
+            }
+            all.push(Event::Agent(event));
+        }
+        all
     }
 
     /// Adds to the end of a token the release of what its holder had in progress, and the end of its errands.
@@ -167,6 +258,14 @@ impl State {
                 Event::Run { run, what } => self.runs.apply(run, what, record),
                 Event::Yak(event) => self.yaks.apply(event, record),
                 Event::Errand(event) => self.errands.apply(event, record),
+                Event::Role(event) => self.roles.apply(event),
+                Event::Dossier(event) => self.dossiers.apply(event, record),
+                Event::Agent(event) => {
+                    self.agents.apply(event, record);
+                    if let agent::Event::Drafted { id, draft, .. } = event {
+                        self.dossiers.add(&draft.dossier, id);
+                    }
+                }
             }
         }
         self.keys.apply(record, |key| self.errands.needs_key(&record.by, key));
@@ -177,9 +276,11 @@ impl State {
     pub fn next_timer(&self) -> Option<(Timestamp, Command)> {
         let tokens = self.tokens.next_expiry();
         let errands = self.errands.next_expiry();
+        let agents = self.agents.next_deadline();
         [
             tokens.map(|at| (at, Command::Token(token::Command::Expire))),
             errands.map(|at| (at, Command::Errand(errand::Command::Expire))),
+            agents.map(|at| (at, Command::Agent(agent::Command::Expire))),
         ]
         .into_iter()
         .flatten()

@@ -36,6 +36,24 @@ pub fn line(field: impl Into<String>, given: &str, max: usize) -> Result<Arc<str
     checked(field, given, max)
 }
 
+/// Returns `given` if it is a text of at most `max` bytes, for the few that may be longer than [`TEXT_BYTES_MAX`].
+pub fn long(field: impl Into<String>, given: &str, max: usize) -> Result<Arc<str>, BadText> {
+    checked(field.into(), given, max)
+}
+
+/// Returns the beginning of a text that may be too long to be kept, as much as fits into `max` bytes.
+pub fn beginning(text: &str, max: usize) -> Arc<str> {
+    const CUT: &str = "…";
+    if text.len() <= max {
+        return text.into();
+    }
+    let mut end = max.saturating_sub(CUT.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{CUT}", &text[..end]).into()
+}
+
 fn checked(field: String, given: &str, max: usize) -> Result<Arc<str>, BadText> {
     let text = given.trim();
     if text.is_empty() {

@@ -1,5 +1,6 @@
 //! What a waiting call can wait for. A change wakes exactly those that wait for its topic.
 
+use crate::agent::AgentId;
 use crate::ids::ErrandId;
 use crate::{PrincipalName, RunName};
 
@@ -14,6 +15,10 @@ pub enum Topic {
     Principal(PrincipalName),
     /// The backlog.
     Yaks,
+    /// Agents that the hub runs: any of them.
+    Agents,
+    /// One of them.
+    Agent(AgentId),
     /// A call that outlives its request: what it asks, was given, and came to.
     Errand(ErrandId),
 }

@@ -25,11 +25,7 @@ async fn submit(cx: &Call<'_>, what: run::Command) -> Result<Done, ToolError> {
 fn in_run(done: &Done) -> impl Iterator<Item = &run::Event> {
     done.events.iter().filter_map(|event| match event {
         Event::Run { what, .. } => Some(what),
-        Event::ClientSession(_)
-        | Event::Hub(_)
-        | Event::Token(_)
-        | Event::Yak(_)
-        | Event::Errand(_) => None,
+        _ => None,
     })
 }
 

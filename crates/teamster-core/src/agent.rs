@@ -1,0 +1,924 @@
+//! Agents that the hub runs: drafted by somebody, played by a program, ended with an outcome.
+//!
+//! An agent waits in the queue until the hub has room for it; then it is admitted, which gives it a token, and its process
+//! is started. Each start is an incarnation with a token of its own; when it ends, the token ends in the same commit.
+//! Limits form a tree: whatever an agent uses up counts for everybody above it too.
+
+use std::fmt;
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet, Vector};
+use serde::{Deserialize, Serialize};
+
+use crate::compaction::Fate;
+use crate::ids::TokenId;
+use crate::role::{Limits, RoleName, Roles};
+use crate::text::{self, BadText};
+use crate::token::{Kind, SecretHash};
+use crate::{Caller, Context, DossierName, PrincipalName, Record, Summary, Timestamp};
+
+/// As long as a task may be: a spec fits, a repository does not.
+pub const PROMPT_BYTES_MAX: usize = 64 * 1024;
+/// As many agents as may be under way or wait for it.
+pub const LIVE_MAX: usize = 10_000;
+/// As many agents that have ended as are kept at hand; of older ones the log knows.
+pub const ENDED_MAX: usize = 10_000;
+/// As many agents as somebody may have under way who is no agent of ours and no operator.
+pub const CLIENT_CHILDREN_MAX: u32 = Limits::USUAL.children;
+/// How often an agent is started again after it was cut off: once, so that what ends a program does not end it for ever.
+pub const INTERRUPTIONS_MAX: u32 = 1;
+/// The longest text of an outcome, and of one entry of its lists.
+pub const OUTCOME_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
+pub const ENTRY_BYTES_MAX: usize = 2_000;
+pub const ENTRIES_MAX: usize = 100;
+const DIRECTORY_BYTES_MAX: usize = 4_096;
+
+/// The name of an agent, which is its principal's name too: `<role>-<number>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AgentId(Arc<str>);
+
+impl AgentId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the principal that the agent acts as.
+    pub fn principal(&self) -> PrincipalName {
+        PrincipalName::of_agent(self.0.clone())
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What an agent was drafted as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draft {
+    pub role: RoleName,
+    pub dossier: DossierName,
+    pub prompt: Arc<str>,
+    pub directory: Arc<str>,
+    pub parent: Option<AgentId>,
+    /// How many agents stand above it.
+    pub depth: u32,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It waits for room.
+    Queued,
+    /// It has a token, and a process or soon will.
+    Running,
+    /// It is being ended.
+    Ending,
+    Ended,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Ending => "ending",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// How an agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It finished its turn.
+    Completed,
+    /// Somebody ended it.
+    Aborted,
+    /// Its program failed.
+    Crashed,
+    /// It took too long, or was silent for too long.
+    TimedOut,
+}
+
+impl Ending {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+            Self::Crashed => "crashed",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
+/// What an agent says of its own work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Success,
+    Partial,
+    Failed,
+    Blocked,
+}
+
+impl Status {
+    pub const ALL: [Self; 4] = [Self::Success, Self::Partial, Self::Failed, Self::Blocked];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// What came of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub ending: Ending,
+    pub status: Status,
+    pub summary: Arc<str>,
+    pub changes: Vec<Arc<str>>,
+    pub issues: Vec<Arc<str>>,
+    pub questions: Vec<Arc<str>>,
+    /// Millionths of a dollar, if the program told.
+    pub cost_microdollars: Option<u64>,
+}
+
+impl Outcome {
+    /// An outcome of which nothing is known but why.
+    pub fn failed(ending: Ending, summary: impl Into<Arc<str>>) -> Self {
+        Self {
+            ending,
+            status: Status::Failed,
+            summary: summary.into(),
+            changes: Vec::new(),
+            issues: Vec::new(),
+            questions: Vec::new(),
+            cost_microdollars: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    pub id: AgentId,
+    /// Its place in the order of drafting.
+    pub number: u32,
+    pub role: RoleName,
+    pub draft: Draft,
+    pub drafted_by: PrincipalName,
+    pub drafted_at: Timestamp,
+    /// The one at the top of its tree.
+    pub root: AgentId,
+    pub phase: Phase,
+    /// How many times it was admitted.
+    pub incarnation: u32,
+    pub token: Option<TokenId>,
+    pub n_interruptions: u32,
+    /// The program's own name for the conversation, by which another process can go on with it.
+    pub session: Option<Arc<str>>,
+    pub started_at: Option<Timestamp>,
+    /// When its time is over, and that of all below it.
+    pub deadline: Option<Timestamp>,
+    /// How many turns it and those below it have had.
+    pub n_turns: u32,
+    /// How many were drafted below it.
+    pub n_below: u32,
+    /// How many that it drafted itself have not ended.
+    pub n_children: u32,
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+}
+
+impl Agent {
+    pub fn is_live(&self) -> bool {
+        self.phase != Phase::Ended
+    }
+
+    pub fn duration_ms(&self) -> Option<i64> {
+        Some((self.ended_at?.0 - self.started_at.unwrap_or(self.ended_at?).0).max(0))
+    }
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAgent {
+    pub role: String,
+    pub prompt: String,
+    /// The dossier it belongs to; else that of the agent that drafts it, else a new one.
+    pub dossier: Option<String>,
+    /// Where it works; else where its role says, else where its parent works.
+    pub directory: Option<String>,
+    /// Where the hub itself works, if nothing else is said.
+    pub default_directory: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Draft(NewAgent),
+    /// Ends an agent and all below it.
+    Kill {
+        which: String,
+    },
+    /// Gives a queued agent a token with this secret; its process is started next.
+    Admit {
+        id: AgentId,
+        secret: SecretHash,
+    },
+    /// Says what the program calls the conversation.
+    Begin {
+        id: AgentId,
+        incarnation: u32,
+        session: String,
+    },
+    /// Says that a turn is about to begin, unless the limits are spent.
+    BeginTurn {
+        id: AgentId,
+        incarnation: u32,
+    },
+    /// Says that its process is gone though its work is not done.
+    Interrupt {
+        id: AgentId,
+        incarnation: u32,
+        why: String,
+    },
+    /// Says that all of it has ended.
+    End {
+        id: AgentId,
+        incarnation: u32,
+        outcome: Outcome,
+    },
+    /// Tells people something about an agent.
+    Warn {
+        id: AgentId,
+        says: String,
+    },
+    /// Ends every agent whose time is over. The hub's timer says when to look.
+    Expire,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Drafted { id: AgentId, number: u32, draft: Draft },
+    Admitted { id: AgentId, token: TokenId },
+    Begun { id: AgentId, session: Arc<str> },
+    TurnBegun { id: AgentId },
+    Interrupted { id: AgentId, why: Arc<str> },
+    KillAsked { id: AgentId, why: Why },
+    Ended { id: AgentId, outcome: Outcome },
+    Warned { id: AgentId, says: Arc<str> },
+}
+
+/// Why an agent is being ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    Killed,
+    /// The one above it was.
+    WithParent,
+    /// Its time, or that of one above it, is over.
+    OutOfTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("Unknown role \"{role}\". Available: {available}")]
+    UnknownRole { role: String, available: String },
+    // Another's agent is answered like one that never was.
+    #[error("No agent with ID \"{0}\" found; list_agents shows those there are")]
+    UnknownAgent(String),
+    #[error(transparent)]
+    Text(#[from] BadText),
+    #[error(transparent)]
+    Dossier(#[from] crate::ids::BadName),
+    #[error("there are as many dossiers as a workspace can have; use one of them")]
+    TooManyDossiers,
+    #[error("{0} is not an absolute path; name the directory in full")]
+    Directory(String),
+    #[error(
+        "you are {depth} generations deep, which is the limit; do this work yourself, or report what should be drafted"
+    )]
+    TooDeep { depth: u32 },
+    #[error("{who} has {limit} agents under way, which is the limit; await or kill one first")]
+    TooManyChildren { who: String, limit: u32 },
+    #[error(
+        "{limit} agents have been drafted below {who}, which is the limit; finish with what you have"
+    )]
+    TotalSpent { who: String, limit: u32 },
+    #[error("the {limit} turns of {who} are used up; finish with what you have")]
+    TurnsSpent { who: String, limit: u32 },
+    #[error("the time of {who} is over; finish with what you have")]
+    TimeSpent { who: String },
+    #[error(
+        "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
+    )]
+    TooMany,
+    #[error("only the hub itself says how its agents are")]
+    HubOnly,
+    #[error("agent {0} is not in a state for this")]
+    OutOfStep(AgentId),
+}
+
+impl Refusal {
+    /// Returns the name by which programs know the refusal.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::UnknownRole { .. } => "UnknownRole",
+            Self::UnknownAgent(_) => "UnknownAgent",
+            Self::Text(_) | Self::Dossier(_) | Self::Directory(_) => "ValidationError",
+            Self::TooDeep { .. }
+            | Self::TooManyChildren { .. }
+            | Self::TotalSpent { .. }
+            | Self::TurnsSpent { .. }
+            | Self::TimeSpent { .. }
+            | Self::TooManyDossiers
+            | Self::TooMany => "LimitReached",
+            Self::HubOnly => "Forbidden",
+            Self::OutOfStep(_) => "OutOfStep",
+        }
+    }
+}
+
+/// The view of all agents.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
+pub struct Agents {
+    last: u32,
+    by_id: OrdMap<AgentId, Arc<Agent>>,
+    /// Those that wait for room, in the order of drafting.
+    queued: OrdMap<u32, AgentId>,
+    /// Those that are neither queued nor ended.
+    active: OrdSet<AgentId>,
+    /// Those that have not ended, by the one that drafted them.
+    children: OrdSet<(AgentId, AgentId)>,
+    /// How many each principal that is no agent has under way.
+    drafted_by: OrdMap<PrincipalName, u32>,
+    deadlines: OrdSet<(Timestamp, AgentId)>,
+    /// Oldest first.
+    ended: Vector<AgentId>,
+}
+
+/// What a snapshot keeps; the indexes are made anew.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    last: u32,
+    agents: Vec<Arc<Agent>>,
+    ended: Vector<AgentId>,
+}
+
+impl Agents {
+    pub fn get(&self, id: &str) -> Option<&Arc<Agent>> {
+        self.by_id.get(&AgentId(id.into()))
+    }
+
+    /// Returns all that are known, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.by_id.values()
+    }
+
+    /// Returns those that wait for room, first come first.
+    pub fn queued(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.queued.values().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Returns those that have a process, or should have one.
+    pub fn active(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.active.iter().filter_map(|id| self.by_id.get(id))
+    }
+
+    pub fn n_live(&self) -> usize {
+        self.queued.len() + self.active.len()
+    }
+
+    /// Returns when the next agent's time is over.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.get_min().map(|(at, _)| *at)
+    }
+
+    /// Returns the live agent that a caller is, if it is one of ours.
+    pub fn of_caller(&self, caller: &Caller) -> Option<&Arc<Agent>> {
+        let agent = self.get(caller.principal.as_str())?;
+        (agent.token.is_some() && agent.token == caller.token).then_some(agent)
+    }
+
+    /// Returns an agent if the caller may know of it: operators all, agents those of their own tree, others what they
+    /// drafted and what is below.
+    pub fn visible(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
+        let unknown = || Refusal::UnknownAgent(which.chars().take(80).collect());
+        let agent = self.get(which).ok_or_else(unknown)?;
+        if self.is_visible(agent, caller) { Ok(agent) } else { Err(unknown()) }
+    }
+
+    pub fn is_visible(&self, agent: &Agent, caller: &Caller) -> bool {
+        match caller.kind {
+            Kind::Operator | Kind::Hub => true,
+            Kind::Agent => match self.of_caller(caller) {
+                Some(own) => own.root == agent.root,
+                None => {
+                    let root = self.by_id.get(&agent.root);
+                    root.map_or(&agent.drafted_by, |root| &root.drafted_by) == &caller.principal
+                }
+            },
+        }
+    }
+
+    /// Returns an agent if the caller may end it: operators all, others those below them.
+    fn endable(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
+        let agent = self.visible(which, caller)?;
+        let below = match (caller.kind, self.of_caller(caller)) {
+            (Kind::Operator | Kind::Hub, _) | (Kind::Agent, None) => true,
+            (Kind::Agent, Some(own)) => self.above(agent).any(|above| above.id == own.id),
+        };
+        if below { Ok(agent) } else { Err(Refusal::UnknownAgent(which.chars().take(80).collect())) }
+    }
+
+    /// Returns the agents above one, nearest first.
+    fn above<'a>(&'a self, agent: &'a Agent) -> impl Iterator<Item = &'a Arc<Agent>> {
+        let parent = |agent: &Agent| self.by_id.get(agent.draft.parent.as_ref()?);
+        std::iter::successors(parent(agent), move |above| parent(above))
+    }
+
+    /// Returns an agent and all below it that have not ended, the agent itself first.
+    fn with_below(&self, id: &AgentId) -> Vec<AgentId> {
+        let mut found = vec![id.clone()];
+        let mut next = 0;
+        while let Some(parent) = found.get(next).cloned() {
+            let children = self.children.range((parent.clone(), AgentId("".into()))..);
+            let children = children.take_while(|(above, _)| *above == parent);
+            found.extend(children.map(|(_, child)| child.clone()));
+            next += 1;
+        }
+        found
+    }
+
+    /// Returns the agent that a draft comes to.
+    pub(crate) fn draft(
+        &self,
+        new: &NewAgent,
+        roles: &Roles,
+        new_dossier: impl FnOnce(&str) -> Result<DossierName, Refusal>,
+        is_taken: impl Fn(&PrincipalName) -> bool,
+        cx: &Context,
+    ) -> Result<Event, Refusal> {
+        let Some(role) = roles.get(&new.role) else {
+            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+            let role = new.role.chars().take(80).collect();
+            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
+        };
+        let prompt = text::long("prompt", &new.prompt, PROMPT_BYTES_MAX)?;
+        if self.n_live() >= LIVE_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let parent = self.of_caller(&cx.caller);
+        let mut limits = role.limits;
+        if let Some(parent) = parent {
+            limits = limits.within(self.left(parent, cx.now)?);
+        } else if cx.caller.kind == Kind::Agent {
+            let n = self.drafted_by.get(&cx.caller.principal).copied().unwrap_or_default();
+            if n >= CLIENT_CHILDREN_MAX {
+                let (who, limit) = (cx.caller.principal.to_string(), CLIENT_CHILDREN_MAX);
+                return Err(Refusal::TooManyChildren { who, limit });
+            }
+        }
+        let dossier = match (&new.dossier, parent) {
+            (Some(name), _) => DossierName::parse(name)?,
+            (None, Some(parent)) => parent.draft.dossier.clone(),
+            (None, None) => new_dossier(&prompt)?,
+        };
+        let inherited = parent.map(|parent| parent.draft.directory.as_ref());
+        let directory = new.directory.as_deref().or(role.directory.as_deref()).or(inherited);
+        let directory = directory.unwrap_or(&new.default_directory);
+        if !directory.starts_with('/') || directory.len() > DIRECTORY_BYTES_MAX {
+            return Err(Refusal::Directory(directory.chars().take(200).collect()));
+        }
+        let ids = (self.last + 1..)
+            .map(|number| (AgentId(format!("{}-{number}", role.name).into()), number));
+        let (id, number) = ids
+            .into_iter()
+            .find(|(id, _)| !is_taken(&id.principal()))
+            .unwrap_or_else(|| unreachable!("there are fewer tokens than numbers"));
+        let draft = Draft {
+            role: role.name.clone(),
+            dossier,
+            prompt,
+            directory: directory.into(),
+            parent: parent.map(|parent| parent.id.clone()),
+            depth: parent.map_or(0, |parent| parent.draft.depth + 1),
+            limits,
+        };
+        Ok(Event::Drafted { id, number, draft })
+    }
+
+    /// Returns what is left for one more agent below `parent`, or why there may be none.
+    fn left(&self, parent: &Arc<Agent>, now: Timestamp) -> Result<Limits, Refusal> {
+        let who = || parent.id.to_string();
+        if parent.n_children >= parent.draft.limits.children {
+            return Err(Refusal::TooManyChildren {
+                who: who(),
+                limit: parent.draft.limits.children,
+            });
+        }
+        let mut left = parent.draft.limits;
+        for above in std::iter::once(parent).chain(self.above(parent)) {
+            let (limits, who) = (above.draft.limits, || above.id.to_string());
+            if limits.depth <= parent.draft.depth - above.draft.depth {
+                return Err(Refusal::TooDeep { depth: parent.draft.depth });
+            }
+            if above.n_below >= limits.total {
+                return Err(Refusal::TotalSpent { who: who(), limit: limits.total });
+            }
+            if above.n_turns >= limits.turns {
+                return Err(Refusal::TurnsSpent { who: who(), limit: limits.turns });
+            }
+            let time_left = above.deadline.map_or(limits.wall_ms, |deadline| {
+                u64::try_from(deadline.0 - now.0).unwrap_or_default()
+            });
+            if time_left == 0 {
+                return Err(Refusal::TimeSpent { who: who() });
+            }
+            left = left.within(Limits {
+                depth: limits.depth - (parent.draft.depth - above.draft.depth) - 1,
+                children: limits.children,
+                total: limits.total - above.n_below - 1,
+                turns: limits.turns - above.n_turns,
+                wall_ms: time_left,
+            });
+        }
+        Ok(left)
+    }
+
+    /// Returns the events that `command` causes, or why it is refused. A draft and an admission concern other nouns too
+    /// and are decided where those are at hand.
+    pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
+        if let Command::Kill { which } = command {
+            let agent = self.endable(which, &cx.caller)?;
+            return Ok(self.kill(&agent.id, &Why::Killed));
+        }
+        if cx.caller.kind != Kind::Hub {
+            return Err(Refusal::HubOnly);
+        }
+        match command {
+            Command::Draft(_) | Command::Kill { .. } | Command::Admit { .. } => {
+                unreachable!("these are decided elsewhere")
+            }
+            Command::Begin { id, incarnation, session } => {
+                let agent = self.at(id, *incarnation)?;
+                let known = agent.session.as_deref() == Some(session.as_str());
+                let begun = Event::Begun { id: id.clone(), session: session.as_str().into() };
+                Ok(if known { Vec::new() } else { vec![begun] })
+            }
+            Command::BeginTurn { id, incarnation } => {
+                let agent = self.at(id, *incarnation)?;
+                for above in std::iter::once(agent).chain(self.above(agent)) {
+                    let (limits, who) = (above.draft.limits, || above.id.to_string());
+                    if above.n_turns >= limits.turns {
+                        return Err(Refusal::TurnsSpent { who: who(), limit: limits.turns });
+                    }
+                    if above.deadline.is_some_and(|deadline| deadline <= cx.now) {
+                        return Err(Refusal::TimeSpent { who: who() });
+                    }
+                }
+                Ok(vec![Event::TurnBegun { id: id.clone() }])
+            }
+            Command::Interrupt { id, incarnation, why } => {
+                let agent = self.at(id, *incarnation)?;
+                let again =
+                    agent.phase == Phase::Running && agent.n_interruptions < INTERRUPTIONS_MAX;
+                let why = text::beginning(why, ENTRY_BYTES_MAX);
+                Ok(vec![if again {
+                    Event::Interrupted { id: id.clone(), why }
+                } else if agent.phase == Phase::Ending {
+                    Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Aborted, why) }
+                } else {
+                    Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Crashed, why) }
+                }])
+            }
+            Command::End { id, incarnation, outcome } => {
+                self.at(id, *incarnation)?;
+                Ok(vec![Event::Ended { id: id.clone(), outcome: bounded(outcome) }])
+            }
+            Command::Warn { id, says } => {
+                let says = text::beginning(says, ENTRY_BYTES_MAX);
+                let known = self.by_id.contains_key(id);
+                Ok(if known { vec![Event::Warned { id: id.clone(), says }] } else { Vec::new() })
+            }
+            Command::Expire => Ok(self
+                .deadlines
+                .iter()
+                .take_while(|(at, _)| *at <= cx.now)
+                .flat_map(|(_, id)| self.kill(id, &Why::OutOfTime))
+                .collect()),
+        }
+    }
+
+    /// Returns the agent if this incarnation of it is under way: what an earlier one has to say comes too late.
+    fn at(&self, id: &AgentId, incarnation: u32) -> Result<&Arc<Agent>, Refusal> {
+        let agent = self.by_id.get(id).filter(|agent| {
+            matches!(agent.phase, Phase::Running | Phase::Ending)
+                && agent.incarnation == incarnation
+        });
+        agent.ok_or_else(|| Refusal::OutOfStep(id.clone()))
+    }
+
+    /// Returns an agent that may be admitted.
+    pub(crate) fn admissible(&self, id: &AgentId) -> Result<&Arc<Agent>, Refusal> {
+        let agent = self.by_id.get(id).filter(|agent| agent.phase == Phase::Queued);
+        agent.ok_or_else(|| Refusal::OutOfStep(id.clone()))
+    }
+
+    /// Ends an agent and all below it. One that has no process yet has ended at once.
+    fn kill(&self, id: &AgentId, why: &Why) -> Vec<Event> {
+        let mut events = Vec::new();
+        for below in self.with_below(id).iter().filter_map(|id| self.by_id.get(id)) {
+            let why = if below.id == *id { why.clone() } else { Why::WithParent };
+            match below.phase {
+                Phase::Running => events.push(Event::KillAsked { id: below.id.clone(), why }),
+                Phase::Queued => {
+                    let outcome = Outcome::failed(Ending::Aborted, "it was ended before it began");
+                    events.push(Event::Ended { id: below.id.clone(), outcome });
+                }
+                Phase::Ending | Phase::Ended => {}
+            }
+        }
+        events
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event, record: &Record) {
+        match event {
+            Event::Drafted { id, number, draft } => self.add(id, *number, draft, record),
+            Event::Admitted { id, token } => self.change(id, |agent| {
+                agent.phase = Phase::Running;
+                agent.incarnation += 1;
+                agent.token = Some(*token);
+                let started_at = *agent.started_at.get_or_insert(record.at);
+                let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
+                agent.deadline = Some(Timestamp(started_at.0.saturating_add(wall_ms)));
+            }),
+            Event::Begun { id, session } => {
+                self.change(id, |agent| agent.session = Some(session.clone()));
+            }
+            Event::TurnBegun { id } => {
+                let Some(agent) = self.by_id.get(id).cloned() else { return };
+                let above: Vec<AgentId> =
+                    self.above(&agent).map(|above| above.id.clone()).collect();
+                for id in std::iter::once(id).chain(&above) {
+                    self.change(id, |agent| agent.n_turns += 1);
+                }
+            }
+            Event::Interrupted { id, .. } => self.change(id, |agent| {
+                agent.phase = Phase::Queued;
+                agent.token = None;
+                agent.n_interruptions += 1;
+            }),
+            Event::KillAsked { id, .. } => self.change(id, |agent| agent.phase = Phase::Ending),
+            Event::Ended { id, outcome } => self.end(id, outcome, record),
+            Event::Warned { .. } => {}
+        }
+    }
+
+    fn add(&mut self, id: &AgentId, number: u32, draft: &Draft, record: &Record) {
+        self.last = self.last.max(number);
+        let parent = draft.parent.as_ref().and_then(|parent| self.by_id.get(parent)).cloned();
+        let agent = Agent {
+            id: id.clone(),
+            number,
+            role: draft.role.clone(),
+            draft: draft.clone(),
+            drafted_by: record.by.clone(),
+            drafted_at: record.at,
+            root: parent.as_ref().map_or_else(|| id.clone(), |parent| parent.root.clone()),
+            phase: Phase::Queued,
+            incarnation: 0,
+            token: None,
+            n_interruptions: 0,
+            session: None,
+            started_at: None,
+            deadline: None,
+            n_turns: 0,
+            n_below: 0,
+            n_children: 0,
+            ended_at: None,
+            outcome: None,
+        };
+        let above: Vec<AgentId> = self.above(&agent).map(|above| above.id.clone()).collect();
+        for above in &above {
+            self.change(above, |agent| agent.n_below += 1);
+        }
+        if let Some(parent) = &draft.parent {
+            self.change(parent, |agent| agent.n_children += 1);
+        }
+        self.insert(Arc::new(agent));
+    }
+
+    fn end(&mut self, id: &AgentId, outcome: &Outcome, record: &Record) {
+        let Some(parent) = self.by_id.get(id).map(|agent| agent.draft.parent.clone()) else {
+            return;
+        };
+        self.change(id, |agent| {
+            agent.phase = Phase::Ended;
+            agent.token = None;
+            agent.deadline = None;
+            agent.ended_at = Some(record.at);
+            agent.outcome = Some(outcome.clone());
+        });
+        if let Some(parent) = parent {
+            self.change(&parent, |agent| agent.n_children = agent.n_children.saturating_sub(1));
+        }
+        self.ended.push_back(id.clone());
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+
+    /// Changes an agent, and the indexes with it.
+    fn change(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
+        let Some(old) = self.by_id.get(id).cloned() else { return };
+        self.unindex(&old);
+        let mut agent = Agent::clone(&old);
+        change(&mut agent);
+        self.insert(Arc::new(agent));
+    }
+
+    fn unindex(&mut self, agent: &Agent) {
+        self.queued.remove(&agent.number);
+        self.active.remove(&agent.id);
+        if let Some(at) = agent.deadline {
+            self.deadlines.remove(&(at, agent.id.clone()));
+        }
+        if agent.is_live() {
+            match &agent.draft.parent {
+                Some(parent) => {
+                    self.children.remove(&(parent.clone(), agent.id.clone()));
+                }
+                None => {
+                    let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
+                    match n {
+                        0 | 1 => self.drafted_by.remove(&agent.drafted_by),
+                        _ => self.drafted_by.insert(agent.drafted_by.clone(), n - 1),
+                    };
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, agent: Arc<Agent>) {
+        match agent.phase {
+            Phase::Queued => {
+                self.queued.insert(agent.number, agent.id.clone());
+            }
+            Phase::Running | Phase::Ending => {
+                self.active.insert(agent.id.clone());
+            }
+            Phase::Ended => {}
+        }
+        // One that is being ended needs no second reason.
+        if agent.phase == Phase::Running
+            && let Some(at) = agent.deadline
+        {
+            self.deadlines.insert((at, agent.id.clone()));
+        }
+        if agent.is_live() {
+            match &agent.draft.parent {
+                Some(parent) => {
+                    self.children.insert((parent.clone(), agent.id.clone()));
+                }
+                None => {
+                    let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
+                    self.drafted_by.insert(agent.drafted_by.clone(), n + 1);
+                }
+            }
+        }
+        self.by_id.insert(agent.id.clone(), agent);
+    }
+}
+
+/// Cuts an outcome down to what is kept.
+fn bounded(outcome: &Outcome) -> Outcome {
+    let entries = |entries: &[Arc<str>]| {
+        let kept = entries.iter().take(ENTRIES_MAX);
+        kept.map(|entry| text::beginning(entry, ENTRY_BYTES_MAX)).collect()
+    };
+    Outcome {
+        ending: outcome.ending,
+        status: outcome.status,
+        summary: text::beginning(&outcome.summary, OUTCOME_BYTES_MAX),
+        changes: entries(&outcome.changes),
+        issues: entries(&outcome.issues),
+        questions: entries(&outcome.questions),
+        cost_microdollars: outcome.cost_microdollars,
+    }
+}
+
+impl Event {
+    pub fn agent(&self) -> &AgentId {
+        match self {
+            Self::Drafted { id, .. }
+            | Self::Admitted { id, .. }
+            | Self::Begun { id, .. }
+            | Self::TurnBegun { id }
+            | Self::Interrupted { id, .. }
+            | Self::KillAsked { id, .. }
+            | Self::Ended { id, .. }
+            | Self::Warned { id, .. } => id,
+        }
+    }
+
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Drafted { draft, .. } => draft.prompt.len() + draft.directory.len(),
+            Self::Ended { outcome, .. } => {
+                let Outcome { summary, changes, issues, questions, .. } = outcome;
+                let entries = changes.iter().chain(issues).chain(questions);
+                summary.len() + entries.map(|entry| entry.len()).sum::<usize>()
+            }
+            Self::Interrupted { why, .. } => why.len(),
+            Self::Warned { says, .. } => says.len(),
+            Self::Admitted { .. }
+            | Self::Begun { .. }
+            | Self::TurnBegun { .. }
+            | Self::KillAsked { .. } => 0,
+        }
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
+        match self {
+            Self::Begun { id, .. } => Fate::KeptIfLast(vec![format!("{id} session")]),
+            Self::Warned { .. } => Fate::Dropped,
+            Self::Drafted { .. }
+            | Self::Admitted { .. }
+            | Self::TurnBegun { .. }
+            | Self::Interrupted { .. }
+            | Self::KillAsked { .. }
+            | Self::Ended { .. } => Fate::Kept,
+        }
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        match self {
+            Self::Drafted { id, draft, .. } => {
+                let first_line = draft.prompt.lines().next().unwrap_or_default();
+                let first_line: String = first_line.chars().take(100).collect();
+                Summary::new(
+                    "add",
+                    format!("agent {id} drafted for {}: {first_line}", draft.dossier),
+                )
+            }
+            Self::Admitted { id, .. } => Summary::new("take", format!("agent {id} starts")),
+            Self::Begun { id, session } => {
+                Summary::new("take", format!("agent {id} works (session {session})"))
+            }
+            Self::TurnBegun { id } => Summary::new("take", format!("agent {id} begins a turn")),
+            Self::Interrupted { id, why } => {
+                Summary::new("free", format!("agent {id} was cut off and goes on later: {why}"))
+            }
+            Self::KillAsked { id, why } => {
+                let why = match why {
+                    Why::Killed => "it was told to end",
+                    Why::WithParent => "the one above it ends",
+                    Why::OutOfTime => "its time is over",
+                };
+                Summary::new("free", format!("agent {id} ends: {why}"))
+            }
+            Self::Ended { id, outcome } => {
+                let first_line = outcome.summary.lines().next().unwrap_or_default();
+                let (ending, status) = (outcome.ending.as_str(), outcome.status.as_str());
+                Summary::new("done", format!("agent {id} {ending} ({status}): {first_line}"))
+            }
+            Self::Warned { id, says } => Summary::new("note", format!("agent {id}: {says}")),
+        }
+    }
+}
+
+impl From<Stored> for Agents {
+    fn from(stored: Stored) -> Self {
+        let mut agents = Self { last: stored.last, ended: stored.ended, ..Self::default() };
+        stored.agents.into_iter().for_each(|agent| agents.insert(agent));
+        agents
+    }
+}
+
+impl From<Agents> for Stored {
+    fn from(agents: Agents) -> Self {
+        let Agents { last, by_id, ended, .. } = agents;
+        Self { last, agents: by_id.into_iter().map(|(_, agent)| agent).collect(), ended }
+    }
+}
+
+#[cfg(test)]
+mod tests;

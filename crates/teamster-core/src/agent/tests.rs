@@ -1,0 +1,380 @@
+use expect_test::expect;
+
+use super::*;
+use crate::grant::{Grant, Grants};
+use crate::role::{self, Role};
+use crate::testing::{Given, check};
+use crate::{Command as Any, State};
+
+const SMALL: Limits = Limits { depth: 2, children: 2, total: 3, turns: 4, wall_ms: 1_000_000 };
+
+fn role(name: &str, limits: Limits) -> Role {
+    Role {
+        name: RoleName::parse(name).unwrap(),
+        description: "".into(),
+        category: "coding".into(),
+        program: "goose".into(),
+        model: None,
+        grants: Grants::new([Grant::Full]),
+        limits,
+        directory: None,
+        stall_ms: 300_000,
+        prompt: "You write code.".into(),
+    }
+}
+
+fn roles() -> (&'static str, Any) {
+    let roles = vec![role("coder", SMALL), role("lead", Limits { depth: 1, ..SMALL })];
+    ("hub", Any::Role(role::Command::Sync(roles)))
+}
+
+fn draft(role: &str, prompt: &str) -> Any {
+    Any::Agent(Command::Draft(NewAgent {
+        role: role.into(),
+        prompt: prompt.into(),
+        dossier: None,
+        directory: None,
+        default_directory: "/work".into(),
+    }))
+}
+
+fn id(name: &str) -> AgentId {
+    AgentId(name.into())
+}
+
+fn admit(name: &str) -> Any {
+    let secret =
+        SecretHash([u8::try_from(name.len()).unwrap() + name.as_bytes()[name.len() - 1]; 32]);
+    Any::Agent(Command::Admit { id: id(name), secret })
+}
+
+fn end(name: &str) -> Any {
+    let outcome = Outcome {
+        status: Status::Success,
+        summary: "did it".into(),
+        changes: vec!["a.rs".into()],
+        ..Outcome::failed(Ending::Completed, "")
+    };
+    Any::Agent(Command::End { id: id(name), incarnation: 1, outcome })
+}
+
+fn turn(name: &str) -> Any {
+    Any::Agent(Command::BeginTurn { id: id(name), incarnation: 1 })
+}
+
+fn kill(which: &str) -> Any {
+    Any::Agent(Command::Kill { which: which.into() })
+}
+
+/// `lead-1` was drafted by ann and runs; it has drafted `coder-2`, which runs too, and `coder-3`, which is queued.
+fn a_team() -> Vec<(&'static str, Any)> {
+    vec![
+        roles(),
+        ("ann", draft("lead", "Build the thing\nand more")),
+        ("hub", admit("lead-1")),
+        ("lead-1", draft("coder", "part one")),
+        ("hub", admit("coder-2")),
+        ("lead-1", draft("coder", "part two")),
+    ]
+}
+
+#[test]
+fn a_draft_opens_a_dossier_that_those_below_inherit() {
+    check(
+        vec![roles()],
+        "ann",
+        draft("lead", "Build the thing\nand more"),
+        expect![[r#"
+        {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing"}}}
+        {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000}}}}}"#]],
+    );
+    check(
+        a_team()[..3].to_vec(),
+        "lead-1",
+        draft("coder", "part"),
+        expect![[
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000}}}}}"#
+        ]],
+    );
+    check(
+        vec![roles()],
+        "ann",
+        draft("nobody", "x"),
+        expect![[r#"refused: Unknown role "nobody". Available: coder, lead"#]],
+    );
+    check(
+        vec![roles()],
+        "ann",
+        draft("coder", " "),
+        expect!["refused: prompt is empty; give it some text"],
+    );
+}
+
+#[test]
+fn an_admitted_agent_has_a_token_which_ends_with_it() {
+    check(
+        a_team()[..2].to_vec(),
+        "hub",
+        admit("lead-1"),
+        expect![[r#"
+        {"token":{"created":{"id":3,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"]}}}}
+        {"agent":{"admitted":{"id":"lead-1","token":3}}}"#]],
+    );
+    check(
+        a_team(),
+        "hub",
+        end("coder-2"),
+        expect![[r#"
+        {"token":{"ended":{"id":4,"principal":"coder-2","why":"revoked"}}}
+        {"agent":{"ended":{"id":"coder-2","outcome":{"ending":"completed","status":"success","summary":"did it","changes":["a.rs"],"issues":[],"questions":[],"cost_microdollars":null}}}}"#]],
+    );
+    check(
+        a_team(),
+        "hub",
+        end("coder-3"),
+        expect!["refused: agent coder-3 is not in a state for this"],
+    );
+    check(
+        a_team(),
+        "ann",
+        admit("coder-3"),
+        expect!["refused: only the hub itself says how its agents are"],
+    );
+}
+
+#[test]
+fn limits_hold_for_a_whole_tree() {
+    // At most two at once.
+    check(
+        a_team(),
+        "lead-1",
+        draft("coder", "part three"),
+        expect![
+            "refused: lead-1 has 2 agents under way, which is the limit; await or kill one first"
+        ],
+    );
+    // One generation below a lead.
+    check(
+        a_team(),
+        "coder-2",
+        draft("coder", "part three"),
+        expect![
+            "refused: you are 1 generations deep, which is the limit; do this work yourself, or report what should be drafted"
+        ],
+    );
+    // Three in all.
+    let ended = |name| {
+        (
+            "hub",
+            Any::Agent(Command::End {
+                id: id(name),
+                incarnation: 1,
+                outcome: Outcome::failed(Ending::Crashed, "x"),
+            }),
+        )
+    };
+    let history = [
+        a_team(),
+        vec![ended("coder-2"), ("lead-1", draft("coder", "three")), ("hub", admit("coder-4"))],
+        vec![ended("coder-4")],
+    ];
+    check(
+        history.concat(),
+        "lead-1",
+        draft("coder", "four"),
+        expect![
+            "refused: 3 agents have been drafted below lead-1, which is the limit; finish with what you have"
+        ],
+    );
+    // Four turns in all.
+    let turns = vec![("hub", turn("coder-2")); 4];
+    check(
+        [a_team(), turns].concat(),
+        "hub",
+        turn("lead-1"),
+        expect!["refused: the 4 turns of lead-1 are used up; finish with what you have"],
+    );
+}
+
+#[test]
+fn killing_ends_all_below() {
+    check(
+        a_team(),
+        "ann",
+        kill("lead-1"),
+        expect![[r#"
+        {"agent":{"kill_asked":{"id":"lead-1","why":"killed"}}}
+        {"agent":{"kill_asked":{"id":"coder-2","why":"with_parent"}}}
+        {"agent":{"ended":{"id":"coder-3","outcome":{"ending":"aborted","status":"failed","summary":"it was ended before it began","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}"#]],
+    );
+    check(
+        a_team(),
+        "lead-1",
+        kill("coder-3"),
+        expect![[
+            r#"{"agent":{"ended":{"id":"coder-3","outcome":{"ending":"aborted","status":"failed","summary":"it was ended before it began","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}"#
+        ]],
+    );
+    // Neither another's, nor the one above, nor oneself.
+    check(
+        a_team(),
+        "bob",
+        kill("coder-2"),
+        expect![[
+            r#"refused: No agent with ID "coder-2" found; list_agents shows those there are"#
+        ]],
+    );
+    check(
+        a_team(),
+        "coder-2",
+        kill("lead-1"),
+        expect![[r#"refused: No agent with ID "lead-1" found; list_agents shows those there are"#]],
+    );
+    check(
+        [a_team(), vec![("hub", end("coder-2"))]].concat(),
+        "ann",
+        kill("coder-2"),
+        expect!["nothing"],
+    );
+}
+
+#[test]
+fn time_runs_out_for_a_whole_tree() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    let (at, _) = given.state.next_timer().unwrap();
+    assert_eq!(Some(at), given.state.agents.get("lead-1").unwrap().deadline);
+    let cx = Context { caller: Caller::hub(), now: at, random: 1 };
+    let events = given.state.agents.decide(&Command::Expire, &cx).unwrap();
+    let shown: Vec<_> = events.iter().map(|event| event.summary().text).collect();
+    expect![[r#"
+        agent lead-1 ends: its time is over
+        agent coder-2 ends: the one above it ends
+        agent coder-3 aborted (failed): it was ended before it began"#]]
+    .assert_eq(&shown.join("\n"));
+}
+
+#[test]
+fn one_that_is_cut_off_goes_on_once() {
+    let cut = |incarnation| {
+        (
+            "hub",
+            Any::Agent(Command::Interrupt {
+                id: id("coder-2"),
+                incarnation,
+                why: "the hub ended".into(),
+            }),
+        )
+    };
+    let (who, command) = cut(1);
+    check(
+        a_team(),
+        who,
+        command,
+        expect![[r#"
+        {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
+        {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended"}}}"#]],
+    );
+    let again = vec![cut(1), ("hub", admit("coder-2"))];
+    // What the first incarnation has to say comes too late.
+    check(
+        [a_team(), again.clone()].concat(),
+        "hub",
+        end("coder-2"),
+        expect!["refused: agent coder-2 is not in a state for this"],
+    );
+    let (who, command) = cut(2);
+    check(
+        [a_team(), again].concat(),
+        who,
+        command,
+        expect![[r#"
+        {"token":{"ended":{"id":5,"principal":"coder-2","why":"revoked"}}}
+        {"agent":{"ended":{"id":"coder-2","outcome":{"ending":"crashed","status":"failed","summary":"the hub ended","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}"#]],
+    );
+}
+
+#[test]
+fn a_dossier_tells_what_came_of_it_within_bounds() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    given.by("hub", end("coder-2"));
+    let context = |state: &State| state.dossiers.after(0).next().unwrap().context(&state.agents);
+    expect![[r#"
+        ## Task History
+
+        ### Original Request
+        Build the thing
+
+        ### Previous Work
+
+        **coder** (coder-2, success)
+        Summary: did it
+        Changes:
+        - a.rs
+    "#]]
+    .assert_eq(&context(&given.state));
+    given.by("hub", end("lead-1"));
+    for n in 4..10 {
+        given.by(
+            "ann",
+            Any::Agent(Command::Draft(NewAgent {
+                role: "coder".into(),
+                prompt: "more".into(),
+                dossier: Some("build-thing-more-1".into()),
+                directory: None,
+                default_directory: "/work".into(),
+            })),
+        );
+        let name = format!("coder-{n}");
+        given.by("hub", admit(&name));
+        let outcome = Outcome::failed(Ending::Completed, "x".repeat(20_000));
+        given.by("hub", Any::Agent(Command::End { id: id(&name), incarnation: 1, outcome }));
+    }
+    let context = context(&given.state);
+    assert!(context.len() <= crate::dossier::CONTEXT_BYTES_MAX, "{}", context.len());
+    assert!(context.contains("earlier results are left out"), "{context}");
+    assert!(context.contains("(coder-9, failed)"), "{context}");
+}
+
+#[test]
+fn nobody_takes_the_name_of_an_agent() {
+    let new = crate::testing::new_token("coder-3", 9);
+    let create = Any::Token(crate::token::Command::Create { new, replace: true });
+    check(
+        a_team(),
+        "hub",
+        create,
+        expect![
+            "refused: the name coder-3 belongs to the hub or its operator; choose another --name"
+        ],
+    );
+}
+
+#[test]
+fn roles_change_only_where_they_differ() {
+    let (who, same) = roles();
+    check(vec![roles()], who, same, expect!["nothing"]);
+    let other = vec![role("coder", SMALL), role("tester", SMALL)];
+    check(
+        vec![roles()],
+        who,
+        Any::Role(role::Command::Sync(other)),
+        expect![[r#"
+        {"role":{"removed":{"name":"lead"}}}
+        {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000},"directory":null,"stall_ms":300000,"prompt":"You write code."}}}}"#]],
+    );
+    let (_, sync) = roles();
+    check(
+        vec![],
+        "ann",
+        sync,
+        expect![
+            "refused: roles are defined by files and configuration; ask the person who runs the hub"
+        ],
+    );
+}
