@@ -49,6 +49,9 @@ pub trait Hub: Send + Sync + 'static {
     /// Returns what is notified when the topic has changed. Hold it for as long as you wait.
     fn watch(&self, topic: &Topic) -> Watch;
 
+    /// Returns the directory of the project the hub was started in.
+    fn directory(&self) -> String;
+
     /// Returns the current commit of the project the hub was started in, if it has one.
     fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
 }

@@ -85,6 +85,10 @@ impl Hub for TestHub {
         Watch::new(self.changed.clone())
     }
 
+    fn directory(&self) -> String {
+        "/project".into()
+    }
+
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         std::future::ready(None).boxed()
     }

@@ -97,6 +97,10 @@ impl Hub for Handle {
         self.shared.waiters.watch(topic)
     }
 
+    fn directory(&self) -> String {
+        self.project.directory().to_string_lossy().into_owned()
+    }
+
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(self.project.commit())
     }
