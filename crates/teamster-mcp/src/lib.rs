@@ -1,7 +1,7 @@
 //! The tools that agents call, who may call which, and the doors they come in by.
 //!
-//! A call goes from a door through [`dispatch`] to a tool and back. Doors are adapters around `dispatch`; the only
-//! part that knows rmcp is `door/rmcp.rs`. What the hub is, this crate does not know: it talks to the [`Hub`] trait.
+//! A call goes from a door through [`dispatch`] to a tool and back. Doors are adapters around `dispatch`; nothing
+//! outside of `door/` knows rmcp. What the hub is, this crate does not know: it talks to the [`Hub`] trait.
 
 pub mod access;
 pub mod ask;

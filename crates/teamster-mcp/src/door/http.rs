@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
+use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -26,10 +27,10 @@ use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lines;
 use super::rmcp::{Adapter, Asked};
 use super::seal::Seal;
 use super::sessions::Sessions;
+use super::{direct, lines};
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
 use crate::errands;
@@ -79,6 +80,7 @@ pub struct Served {
     calls_end: CancellationToken,
     lines: TaskTracker,
     n_calls: AtomicU64,
+    n_direct: AtomicU64,
 }
 
 impl Served {
@@ -98,6 +100,7 @@ impl Served {
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
             n_calls: AtomicU64::new(0),
+            n_direct: AtomicU64::new(0),
         });
         errands::resume(&served);
         served
@@ -107,6 +110,11 @@ impl Served {
     pub(crate) fn new_key(&self) -> String {
         let n_calls = self.n_calls.fetch_add(1, Ordering::Relaxed);
         format!("call-{}-{n_calls}", self.hub.state().hub.n_starts)
+    }
+
+    /// Returns how many requests were answered without rmcp.
+    pub fn n_answered_directly(&self) -> u64 {
+        self.n_direct.load(Ordering::Relaxed)
     }
 
     /// Ends all open streams, which would otherwise keep a stopping hub waiting. Calls under way are finished.
@@ -152,12 +160,19 @@ impl Served {
     }
 }
 
-type Mcp<H> = StreamableHttpService<H, LocalSessionManager>;
+/// What answers MCP requests.
+struct Mcp<H> {
+    served: Arc<Served>,
+    rmcp: StreamableHttpService<H, LocalSessionManager>,
+    /// Whether what needs no rmcp is answered without it.
+    directly: bool,
+}
 
 /// Returns the routes of the door. `more` are routes that need an admitted principal too; they find the
 /// [`Token`] in the request's extensions. `port` is where the door listens.
 pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
-    router_of(served, more, port, Adapter::new)
+    let directly = direct::serves(&served.catalogue);
+    routes(served, more, port, Adapter::new, directly)
 }
 
 /// Returns the routes of a door that serves something of its own in the place of our tools, or around them.
@@ -167,14 +182,24 @@ pub fn router_of<H: ServerHandler>(
     port: u16,
     make: impl Fn(Arc<Served>) -> H + Send + Sync + 'static,
 ) -> Router {
-    let mcp = mcp_service(&served, make);
+    routes(served, more, port, make, false)
+}
+
+fn routes<H: ServerHandler>(
+    served: Arc<Served>,
+    more: Router,
+    port: u16,
+    make: impl Fn(Arc<Served>) -> H + Send + Sync + 'static,
+    directly: bool,
+) -> Router {
+    let mcp = Arc::new(Mcp { served: served.clone(), rmcp: rmcp_service(&served, make), directly });
     let admitted = Router::new()
         .route("/mcp", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/{set}", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/{set}/", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp::<H>))
-        .with_state((served.clone(), mcp))
+        .with_state(mcp)
         .merge(more)
         .layer(middleware::from_fn_with_state(served, admit));
     Router::new()
@@ -187,10 +212,10 @@ pub fn router_of<H: ServerHandler>(
         .layer(middleware::from_fn_with_state(port, guard))
 }
 
-fn mcp_service<H: ServerHandler>(
+fn rmcp_service<H: ServerHandler>(
     served: &Arc<Served>,
     make: impl Fn(Arc<Served>) -> H + Send + Sync + 'static,
-) -> Mcp<H> {
+) -> StreamableHttpService<H, LocalSessionManager> {
     let mut sessions = LocalSessionManager::default();
     // Gemini CLI cannot read the empty event that would announce a retry time.
     sessions.session_config.sse_retry = None;
@@ -320,10 +345,11 @@ pub(super) async fn token_ended(served: &Served, token: &Token) {
 }
 
 async fn serve_mcp<H: ServerHandler>(
-    State((served, mcp)): State<(Arc<Served>, Mcp<H>)>,
+    State(mcp): State<Arc<Mcp<H>>>,
     axum::Extension(token): axum::Extension<Arc<Token>>,
     request: Request,
 ) -> Response {
+    let served = &mcp.served;
     let scope = match scope(request.uri().path()) {
         Ok(scope) => scope,
         Err(message) => return problem(StatusCode::NOT_FOUND, &message),
@@ -335,34 +361,62 @@ async fn serve_mcp<H: ServerHandler>(
         return problem(StatusCode::FORBIDDEN, &message);
     }
     if lines::is_asked_for(request.headers()) {
-        return lines::serve(served, request, token, scope).await;
+        return lines::serve(served.clone(), request, token, scope).await;
     }
-    let path = request.uri().path().trim_end_matches('/').to_owned();
-    let session = request
-        .headers()
-        .get("mcp-session-id")
-        .map(|id| id.to_str().unwrap_or_default().to_owned());
-    if let Some(session) = &session {
+    let (parts, body) = request.into_parts();
+    if let Some(session) = parts.headers.get(SESSION_HEADER) {
         // Another's session is answered like one that never was.
-        if !served.sessions.belongs(session, &token, &path) {
+        if !served.sessions.belongs(session.to_str().unwrap_or_default(), &token, path_of(&parts)) {
             return problem(StatusCode::NOT_FOUND, "session not found; initialize again");
         }
     }
-    let (mut parts, body) = request.into_parts();
     let key =
         parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned());
-    parts.extensions.insert(Asked { token: token.clone(), scope, key });
-    let method = parts.method.clone();
-    let body = match checked_body(&method, body).await {
+    let asked = Asked { token, scope, key };
+    if parts.method != Method::POST {
+        return serve_by_rmcp(&mcp, asked, parts, body).await;
+    }
+    let body = match read_body(body).await {
         Ok(body) => body,
         Err(response) => return response,
     };
-    let response = mcp.handle(Request::from_parts(parts, body)).await.map(Body::new);
-    let opened = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok());
+    if mcp.directly
+        && let Some(response) = direct::answer(served, &asked, &parts.headers, &body).await
+    {
+        served.n_direct.fetch_add(1, Ordering::Relaxed);
+        return response;
+    }
+    match refusal_of(&body) {
+        Some(refusal) => refusal,
+        None => serve_by_rmcp(&mcp, asked, parts, Body::from(body)).await,
+    }
+}
+
+/// The header by which clients of the older era name their session.
+const SESSION_HEADER: &str = "mcp-session-id";
+
+/// Returns the path as sessions know it.
+fn path_of(parts: &Parts) -> &str {
+    parts.uri.path().trim_end_matches('/')
+}
+
+async fn serve_by_rmcp<H: ServerHandler>(
+    mcp: &Mcp<H>,
+    asked: Asked,
+    mut parts: Parts,
+    body: Body,
+) -> Response {
+    let (sessions, token) = (&mcp.served.sessions, asked.token.clone());
+    let path = path_of(&parts).to_owned();
+    let session = parts.headers.get(SESSION_HEADER).cloned();
+    let method = parts.method.clone();
+    parts.extensions.insert(asked);
+    let response = mcp.rmcp.handle(Request::from_parts(parts, body)).await.map(Body::new);
+    let opened = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
     let kept = match (&session, opened) {
-        (None, Some(opened)) => served.sessions.open(opened, &token, &path).await,
+        (None, Some(opened)) => sessions.open(opened, &token, &path).await,
         (Some(closed), _) if method == Method::DELETE && response.status().is_success() => {
-            served.sessions.close(closed, &token).await
+            sessions.close(closed.to_str().unwrap_or_default(), &token).await
         }
         (None, None) | (Some(_), _) => Ok(()),
     };
@@ -399,24 +453,20 @@ fn scope(path: &str) -> Result<Scope, String> {
     }
 }
 
-/// Reads a body up to the limit and makes sure that it is a message, so that what is wrong with it is said in full.
-async fn checked_body(method: &Method, body: Body) -> Result<Body, Response> {
-    if method != Method::POST {
-        return Ok(body);
-    }
-    let bytes = read_body(body).await?;
-    let wrong = match serde_json::from_slice::<Value>(&bytes) {
+/// Says in full what is wrong with a body that is not a message.
+fn refusal_of(bytes: &[u8]) -> Option<Response> {
+    let wrong = match serde_json::from_slice::<Value>(bytes) {
         Ok(message) => check_message(&message).err().map(|wrong| (message["id"].clone(), wrong)),
         Err(error) => {
             let message = format!("the body is not valid JSON: {error}");
             Some((Value::Null, (PARSE_ERROR, message)))
         }
     };
-    let Some((id, (code, message))) = wrong else { return Ok(Body::from(bytes)) };
+    let (id, (code, message)) = wrong?;
     let id = if id.is_number() || id.is_string() { id } else { Value::Null };
     let error = json!({"code": code, "message": message});
     let body = json!({"jsonrpc": "2.0", "id": id, "error": error});
-    Err((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
+    Some((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
 }
 
 /// Reads a body, or says that it is too large. What is too much is read too, since a client that is still sending

@@ -1,5 +1,6 @@
 //! Doors: the ways in. Each turns what it hears into a call of [`crate::dispatch::dispatch`].
 
+mod direct;
 pub mod http;
 pub mod lines;
 pub mod rmcp;

@@ -1,4 +1,5 @@
-//! The adapter between rmcp and our calls. Nothing else in Teamster knows rmcp, but for the door that hands it requests.
+//! The adapter between rmcp and our calls. Nothing else in Teamster knows rmcp, but for the door that hands it requests
+//! and the adapter beside it.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use rmcp::model::{
     ClientCapabilities, ContentBlock, CreateTaskResult, DetailedTask, ErrorCode, ErrorData,
     GetTaskParams, GetTaskResult, Implementation, InputRequest, InputRequests, InputRequiredResult,
     JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam,
-    ProtocolVersion, ResourceContents, ServerCapabilities, ServerConfig, SubscriptionFilter, Task,
-    TaskPayload, TaskStatus, Tool, ToolAnnotations, UpdateTaskParams,
+    ProtocolVersion, RequestMetaObject, ResourceContents, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool, ToolAnnotations, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -100,6 +101,12 @@ impl Adapter {
     }
 }
 
+/// Returns what a caller is told of its tools.
+pub(super) fn listed(served: &Served, asked: &Asked) -> ListToolsResult {
+    let result = ListToolsResult::with_all_items(tools(served, asked));
+    result.with_ttl_ms(LIST_FRESH_MS).with_cache_scope(CacheScope::Private)
+}
+
 /// Returns the tools that the caller has, in the order of the catalogue.
 fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
     // Grants can change while a token lives; what it has now counts.
@@ -134,16 +141,28 @@ fn as_tool(entry: &Entry) -> Tool {
 /// Returns what the client of this request can do. One of the older era can be asked nothing in the course of a call:
 /// what it is asked in another way, it is asked by the tool's own means.
 fn client_of(context: &RequestContext<RoleServer>) -> Client {
-    let Some(declared) = context.client_capabilities() else { return Client::default() };
     let modern = context
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    let declared = context.client_capabilities().filter(|_| modern);
+    declared.as_ref().map(declared_by).unwrap_or_default()
+}
+
+/// Returns what a client of the current era can do that declares this.
+pub(super) fn declared_by(declared: &ClientCapabilities) -> Client {
     Client {
-        elicitation: modern && declared.elicitation.is_some(),
-        sampling: modern && declared.sampling.is_some(),
-        roots: modern && declared.roots.is_some(),
-        tasks: modern && declared.supports_tasks(),
+        elicitation: declared.elicitation.is_some(),
+        sampling: declared.sampling.is_some(),
+        roots: declared.roots.is_some(),
+        tasks: declared.supports_tasks(),
     }
+}
+
+/// Returns the key that a call can be repeated with. One that is no text is refused like a malformed one: a call taken as
+/// without would not be repeatable.
+pub(super) fn key_of(meta: &RequestMetaObject, asked: &Asked) -> Option<String> {
+    let key = meta.get("teamster/key").map(|key| key.as_str().unwrap_or_default().to_owned());
+    key.or_else(|| asked.key.clone())
 }
 
 /// Tells the client how far its call is, if it asked to be told.
@@ -179,6 +198,18 @@ fn error_of(fault: Fault) -> ErrorData {
             }
             ErrorData::missing_required_client_capability(needed)
         }
+    }
+}
+
+/// Returns what a call came to in the protocol's words.
+pub(super) fn response_of(called: Result<Called, Fault>) -> Result<CallToolResponse, ErrorData> {
+    match called.map_err(error_of)? {
+        Called::Answer(answer) => Ok(result_of(answer).into()),
+        Called::Ask { asks, state } => {
+            let asks = asks.into_iter().map(|Ask { name, request, .. }| (name, request));
+            Ok(InputRequiredResult::new(Some(requests_of(asks)?), Some(state)).into())
+        }
+        Called::Errand(errand) => Ok(CreateTaskResult::new(task_of(&errand)).into()),
     }
 }
 
@@ -278,10 +309,7 @@ impl ServerHandler for Adapter {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let asked = self.asked(&context.extensions)?;
-        let mut result = ListToolsResult::with_all_items(tools(&self.served, &asked));
-        result.ttl_ms = Some(LIST_FRESH_MS);
-        result.cache_scope = Some(CacheScope::Private);
-        Ok(result)
+        Ok(listed(&self.served, &asked))
     }
 
     /// Returns the schema by which rmcp checks the headers that mirror a call's arguments.
@@ -298,13 +326,11 @@ impl ServerHandler for Adapter {
         let asked = self.asked(&context.extensions)?;
         let token = self.token(&asked)?;
         let (progress, mut steps) = Progress::channel();
-        // A key that is no text is refused like a malformed one: a call taken as without would not be repeatable.
-        let key = context.meta.get("teamster/key").map(|key| key.as_str().unwrap_or_default());
         let answers = Answers::read(request.input_responses.unwrap_or_default());
         let call = Request {
             name: request.name.into(),
             arguments: request.arguments.unwrap_or_default(),
-            key: key.map(str::to_owned).or(asked.key),
+            key: key_of(&context.meta, &asked),
             answers: answers.map_err(error_of)?,
             client: client_of(&context),
             progress,
@@ -320,14 +346,7 @@ impl ServerHandler for Adapter {
             }
         };
         tell_rest(&context, &mut steps).await;
-        match called.map_err(error_of)? {
-            Called::Answer(answer) => Ok(result_of(answer).into()),
-            Called::Ask { asks, state } => {
-                let asks = asks.into_iter().map(|Ask { name, request, .. }| (name, request));
-                Ok(InputRequiredResult::new(Some(requests_of(asks)?), Some(state)).into())
-            }
-            Called::Errand(errand) => Ok(CreateTaskResult::new(task_of(&errand)).into()),
-        }
+        response_of(called)
     }
 
     async fn get_task(

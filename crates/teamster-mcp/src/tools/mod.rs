@@ -7,7 +7,7 @@ pub(crate) mod yaks;
 use crate::catalogue::Entry;
 
 /// Returns every tool, in the order in which tools are listed.
-pub(crate) fn all() -> Vec<Entry> {
+pub fn all() -> Vec<Entry> {
     vec![
         Entry::of::<session::TaskAdd>(),
         Entry::of::<session::TaskUpdate>(),

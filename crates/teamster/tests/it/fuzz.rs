@@ -6,6 +6,7 @@
 
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
+mod both_adapters;
 mod door;
 mod mutate;
 mod stored;

@@ -1,10 +1,13 @@
 //! The HTTP door and the operator's API, with the hub behind them: paths, headers and bodies.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -23,72 +26,99 @@ use super::play;
 use super::tools::{World, good_calls};
 use crate::hub::{LEGACY, MODERN};
 
-const SECRET: &str = "tmst_fuzz";
+pub(super) const SECRET: &str = "tmst_fuzz";
 
-struct Door {
-    world: World,
-    router: TowerToHyperService<axum::Router>,
+pub(super) struct Door {
+    pub(super) world: World,
+    pub(super) served: Arc<Served>,
+    router: TowerToHyperService<Router>,
 }
 
 /// A request before it is one: any part may be wrong.
-#[derive(Debug, Clone)]
-struct Asked {
-    method: Method,
-    path: String,
-    headers: Vec<(&'static str, String)>,
-    body: Vec<u8>,
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Vec<u8>,
 }
 
+/// What was said to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Said {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+}
+
+/// Makes the routes of a door out of what it serves and the operator's API.
+pub(super) type Routes = fn(Arc<Served>, Router, u16) -> Router;
+
 impl Door {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        Self::with(Catalogue::new(), PATIENCE, router)
+    }
+
+    pub(super) fn with(catalogue: Catalogue, patience: Duration, routes: Routes) -> Self {
         let world = World::new(secret::hash(SECRET));
         let hub = world.hub.handle.clone();
         let spawn = Arc::new(|name, task| drop(tasks::spawn(name, task)));
         let secrets = Secrets { new: secret::new_secret, hash: secret::hash };
         let served = Served::new(Setup {
             hub: Arc::new(hub.clone()),
-            catalogue: Catalogue::new(),
+            catalogue,
             secrets,
             spawn,
             seal: Seal::new([7; KEY_BYTES]),
-            patience: PATIENCE,
+            patience,
         });
         let log = Arc::new(Memory::new(&world.store));
         let stop = watch::Sender::new(false);
         let api = api::router(Api { hub, log, clock: Arc::new(SystemClock), stop });
-        let router = TowerToHyperService::new(router(served, api, 80));
-        Self { world, router }
+        let router = TowerToHyperService::new(routes(served.clone(), api, 80));
+        Self { world, served, router }
     }
 
-    /// Returns the status and what was said, or nothing if no client could have sent that.
-    fn ask(&self, asked: &Asked) -> Option<(StatusCode, String)> {
-        let mut request = Request::builder().method(&asked.method).uri(&asked.path);
-        for (name, value) in &asked.headers {
-            let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
-            request = request.header(HeaderName::from_static(name), value);
-        }
-        let request = request.body(Body::from(asked.body.clone())).ok()?;
+    /// Returns what was said, or nothing if no client could have sent that.
+    pub(super) fn ask(&self, asked: &Asked) -> Option<Said> {
+        let request = asked.request()?;
         Some(self.world.runtime.block_on(async {
             let answer = tokio::time::timeout(Duration::from_secs(120), self.router.call(request));
             let answer = answer.await.expect("there is an answer").expect("it cannot fail");
-            let status = answer.status();
+            let (parts, mut body) = answer.into_parts();
             let mut said = Vec::new();
-            let mut body = answer.into_body();
-            // A stream does not end by itself.
+            // A stream does not end by itself. Time passes only when nothing else can happen, so little is enough; and rmcp
+            // mixes its streams' time with the real one, which must not be far away.
             let frames = async {
                 while let Some(frame) = body.frame().await {
                     said.extend(frame.expect("it is whole").into_data().unwrap_or_default());
                 }
             };
-            let _ = tokio::time::timeout(Duration::from_secs(1), frames).await;
-            (status, String::from_utf8(said).expect("answers are UTF-8"))
+            let _ = tokio::time::timeout(Duration::from_millis(1), frames).await;
+            let body = String::from_utf8(said).expect("answers are UTF-8");
+            Said { status: parts.status, headers: parts.headers, body }
         }))
+    }
+
+    /// Asks and goes away after so many looks at what comes, if there is no answer by then.
+    pub(super) fn ask_and_go(&self, asked: &Asked, looks: u32) -> bool {
+        let request = asked.request().expect("it can be sent");
+        self.world.runtime.block_on(async {
+            let mut answer = std::pin::pin!(self.router.call(request));
+            for _ in 0..looks {
+                if answer.as_mut().now_or_never().is_some() {
+                    return false;
+                }
+                tokio::task::yield_now().await;
+            }
+            true
+        })
     }
 
     /// Asks, and checks what holds for every answer.
     fn check(&self, asked: &Asked) -> Option<StatusCode> {
         let before = self.world.seq();
-        let (status, said) = self.ask(asked)?;
+        let Said { status, body: said, .. } = self.ask(asked)?;
         assert!(!status.is_server_error(), "{status} {said}\nto {asked:?}");
         assert!(!said.contains("this is a bug in Teamster"), "{said}\nto {asked:?}");
         let refused = !status.is_success()
@@ -103,7 +133,25 @@ impl Door {
     }
 }
 
-fn headers(message: &Value, revision: &str) -> Vec<(&'static str, String)> {
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, path, headers, body } = self;
+        write!(f, "{method} {path} {headers:?} {:?}", String::from_utf8_lossy(body))
+    }
+}
+
+impl Asked {
+    pub(super) fn request(&self) -> Option<Request<Body>> {
+        let mut request = Request::builder().method(&self.method).uri(&self.path);
+        for (name, value) in &self.headers {
+            let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+            request = request.header(HeaderName::from_static(name), value);
+        }
+        request.body(Body::from(self.body.clone())).ok()
+    }
+}
+
+pub(super) fn headers(message: &Value, revision: &str) -> Vec<(&'static str, String)> {
     let word =
         |at: &str| message.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
     vec![
@@ -118,7 +166,7 @@ fn headers(message: &Value, revision: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Good messages of the current era.
-fn messages() -> Vec<Value> {
+pub(super) fn messages() -> Vec<Value> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {},
         "teamster/key": "k",

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use teamster_core::grant::Grants;
+use teamster::secret;
+use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken, SecretHash, Token};
-use teamster_core::{Caller, Command, PrincipalName};
+use teamster_core::{Caller, Command, PrincipalName, RunName};
 use teamster_log::memory::{Faults, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::access::Scope;
@@ -84,6 +85,23 @@ impl World {
             (hub, token)
         });
         Self { runtime, store, hub, token }
+    }
+
+    /// Makes another token, whose secret is its principal's name.
+    pub(super) fn add_token(&self, principal: &str, grants: &[&str], run: Option<&str>) {
+        let grants = grants.iter().map(|word| Grant::parse(word).expect("a grant"));
+        let new = NewToken {
+            principal: PrincipalName::parse(principal).expect("a name"),
+            kind: Kind::Agent,
+            secret: secret::hash(principal),
+            grants: Grants::new(grants),
+            run: run.map(|run| RunName::parse(run).expect("a name")),
+            team: None,
+            expires_at: None,
+        };
+        let create = Command::Token(token::Command::Create { new, replace: false });
+        let made = self.hub.handle.submit(Caller::hub(), create, None);
+        self.runtime.block_on(made).expect("it is made");
     }
 
     pub(super) fn seq(&self) -> u64 {
