@@ -8,6 +8,7 @@
 
 mod door;
 mod mutate;
+mod settings;
 mod stored;
 mod tools;
 mod words;
