@@ -1,12 +1,15 @@
 //! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
 
 mod backup;
+mod config;
 mod connect;
 mod doctor;
 mod down;
 mod export;
 mod log;
 mod mcp;
+mod program;
+mod roles;
 mod status;
 mod token;
 mod tool;
@@ -65,6 +68,12 @@ enum Verb {
     Connect(connect::ConnectArgs),
     /// Serve the tools over stdio, for clients that start their servers themselves
     Mcp(mcp::McpArgs),
+    /// Show which agent programs can be run here
+    Program(program::ProgramArgs),
+    /// List the roles that agents can be drafted for
+    Roles(roles::RolesArgs),
+    /// Show what is configured
+    Config(config::ConfigArgs),
 }
 
 /// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
@@ -90,6 +99,9 @@ pub fn main() -> ExitCode {
         Verb::Token(args) => wait_for(token::run(&data, args)),
         Verb::Connect(args) => wait_for(connect::run(&data, args)),
         Verb::Mcp(args) => mcp::run(&data, args),
+        Verb::Program(args) => wait_for(program::run(args)),
+        Verb::Roles(args) => roles::run(&args),
+        Verb::Config(args) => config::run(args),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

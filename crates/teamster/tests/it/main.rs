@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cli;
+mod configuration;
 mod crash;
 mod disk;
 mod door;
