@@ -74,7 +74,7 @@ pub struct Exited {
     pub how: How,
     /// What had been done to end it, if anything.
     pub after: Option<Measure>,
-    /// So many of its processes could not be killed, because they have become another user's.
+    /// So many of its processes could not be killed, because they have become another user's. In a group nobody looks.
     pub n_left: usize,
 }
 

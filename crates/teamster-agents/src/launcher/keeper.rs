@@ -49,10 +49,17 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
         Reach::Group => {}
     }
     let program = start(order, handed)?;
-    wire::say(control, &Report::Started)?;
+    // From here on nothing may end us but the end of everything.
     let keeper = Keeper { control, program, reach, status: Mutex::new(None) };
     std::thread::scope(|scope| {
-        scope.spawn(|| keeper.listen(&mut hub));
+        let listener = std::thread::Builder::new().spawn_scoped(scope, || {
+            // If the hub is gone, nobody hears it, and listening tells.
+            let _ = wire::say(control, &Report::Started);
+            keeper.listen(&mut hub);
+        });
+        if listener.is_err() {
+            keeper.finish(keeper.lock());
+        }
         keeper.reap()
     })
 }

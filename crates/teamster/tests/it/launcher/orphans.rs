@@ -11,6 +11,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -20,6 +21,7 @@ use teamster_agents::launches::{Launches, MARK, PATIENCE};
 
 use super::{STRONG, World, exited, line, offered, shell, short, supervisor};
 use crate::hub::DEADLINE;
+use crate::in_process::Dice;
 use crate::simulation::number;
 
 /// As many rounds of each kind as `cargo test` plays.
@@ -56,9 +58,13 @@ while :; do (setsid sleep "$0" &); done
 /// A hostile agent, and the mark by which its processes are found: an unlikely time to sleep.
 fn hostile(end: &str, isolation: Isolation) -> (Launch, String) {
     let mut launch = shell(&format!("{HOSTILE}\n{end}"), isolation);
-    let mark = format!("100000.{}", launch.id.replace("it-", "").replace('-', "00"));
+    let mark = mark_of(&launch.id);
     launch.args.push(mark.clone().into());
     (launch, mark)
+}
+
+fn mark_of(id: &str) -> String {
+    format!("100000.{}", id.replace("it-", "").replace('-', "00"))
 }
 
 /// Returns the processes that have this mark in their command line or their environment.
@@ -166,18 +172,24 @@ struct OtherHub {
 }
 
 impl OtherHub {
+    /// Starts one and returns when its agent is up.
     fn start(directory: &Path, isolation: Isolation) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("the tests have a file"));
-        command.args(["--ignored", "--exact", "launcher::orphans::hub", "--nocapture"]);
-        command.env("TEAMSTER_OTHER_HUB", directory).env("TEAMSTER_ISOLATION", isolation.name());
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("the hub starts");
+        let mut process = Self::begin(directory, isolation);
         let stdout = BufReader::new(process.stdout.take().expect("stdout is piped"));
         let mut lines = stdout.lines().map(|line| line.expect("the hub speaks UTF-8"));
         let mark = lines.find_map(|line| line.strip_prefix("mark ").map(str::to_owned));
         let mark = mark.expect("the agent is up");
         assert!(are_found(&mark), "the control: they are seen while they run");
         Self { process, mark }
+    }
+
+    /// Starts one without waiting for it.
+    fn begin(directory: &Path, isolation: Isolation) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("the tests have a file"));
+        command.args(["--ignored", "--exact", "launcher::orphans::hub", "--nocapture"]);
+        command.env("TEAMSTER_OTHER_HUB", directory).env("TEAMSTER_ISOLATION", isolation.name());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().expect("the hub starts")
     }
 
     fn kill(&mut self) {
@@ -223,6 +235,33 @@ async fn when_a_hub_is_killed_nothing_of_its_agents_is_left() {
         }
         assert_eq!(launches.leftovers().expect("the notes can be read"), []);
         println!("orphans: {isolation}: {rounds} x the hub was killed: none left");
+    }
+}
+
+/// A hub that dies while it starts an agent: whatever there is of the agent by then ends too.
+#[tokio::test]
+async fn when_a_hub_is_killed_while_it_launches_nothing_is_left() {
+    let rounds = number("TEAMSTER_ORPHAN_ROUNDS").unwrap_or(ROUNDS) * 4;
+    let mut dice = Dice(number("TEAMSTER_CRASH_SEED").unwrap_or(1));
+    for isolation in offered(STRONG).await {
+        let mut n_launched = 0;
+        for round in 1..=rounds {
+            let directory = tempfile::tempdir().expect("a directory");
+            let mut hub = OtherHub::begin(directory.path(), isolation);
+            std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+            hub.kill().expect("the hub can be killed");
+            hub.wait().expect("the hub can be waited for");
+            // Any of these is in the environment of what is being launched, or in the command lines.
+            let id = format!("it-{}-0", hub.id());
+            let marks = [&*directory.path().to_string_lossy(), &*id, &*mark_of(&id)];
+            let left = || marks.iter().flat_map(|mark| marked(mark)).collect::<Vec<Pid>>();
+            n_launched += usize::from(directory.path().join("launches").join(&id).exists());
+            wait_for_ends(&left());
+            assert_eq!(left(), [], "{isolation}, round {round}");
+        }
+        println!(
+            "orphans: {isolation}: {rounds} x killed early, {n_launched} in a launch: none left"
+        );
     }
 }
 
@@ -300,7 +339,7 @@ fn the_next_hub_tells_and_ends_what_it_finds() {
     let leftovers = launches.leftovers().expect("the notes can be read");
     let [leftover] = &leftovers[..] else { panic!("{leftovers:?}") };
     assert_eq!(leftover.processes.len(), N_UP - 1, "{leftover:?}");
-    let ended = launches.end_leftovers(std::time::Duration::ZERO).expect("the notes can be read");
+    let ended = launches.end_leftovers(Duration::ZERO).expect("the notes can be read");
     assert_eq!((ended[0].n_killed, ended[0].n_left), (N_UP - 1, 0), "{ended:?}");
     assert_eq!(launches.leftovers().expect("the notes can be read"), []);
 
