@@ -49,14 +49,11 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
         Reach::Group => {}
     }
     let program = start(order, handed)?;
-    // From here on nothing may end us but the end of everything.
+    // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
+    let _ = wire::say(control, &Report::Started);
     let keeper = Keeper { control, program, reach, status: Mutex::new(None) };
     std::thread::scope(|scope| {
-        let listener = std::thread::Builder::new().spawn_scoped(scope, || {
-            // If the hub is gone, nobody hears it, and listening tells.
-            let _ = wire::say(control, &Report::Started);
-            keeper.listen(&mut hub);
-        });
+        let listener = std::thread::Builder::new().spawn_scoped(scope, || keeper.listen(&mut hub));
         if listener.is_err() {
             keeper.finish(keeper.lock());
         }

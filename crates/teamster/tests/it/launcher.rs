@@ -165,6 +165,18 @@ async fn how_a_program_ends_is_told() {
 }
 
 #[tokio::test]
+async fn a_program_that_ends_at_once_was_started() {
+    for isolation in offered(ALL).await {
+        let world = World::new();
+        for _ in 0..20 {
+            let launch = Launch { program: "true".into(), ..shell("", isolation) };
+            let program = world.launch(launch).await;
+            assert_eq!(exited(&program).await, by_itself(How::Code(0)), "{isolation}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_was_said_before_the_end_is_not_lost() {
     for isolation in offered(ALL).await {
         let world = World::new();
