@@ -6,6 +6,7 @@ mod connect;
 mod doctor;
 mod down;
 mod export;
+mod launch;
 mod log;
 mod mcp;
 mod program;
@@ -74,6 +75,9 @@ enum Verb {
     Roles(roles::RolesArgs),
     /// Show what is configured
     Config(config::ConfigArgs),
+    /// How the hub starts agents; not for people
+    #[command(hide = true)]
+    Launch(launch::LaunchArgs),
 }
 
 /// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
@@ -84,7 +88,24 @@ struct Refused;
 /// Runs the program.
 pub fn main() -> ExitCode {
     let Cli { place, verb } = Cli::parse();
-    let outcome = place.data_files().and_then(|data| match verb {
+    let outcome = match verb {
+        // It has no data directory, and must not have threads.
+        Verb::Launch(args) => launch::run(args),
+        verb => place.data_files().and_then(|data| run(verb, data)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
+    match verb {
         Verb::Up(args) => up::run(data, args),
         Verb::Down => wait_for(down::run(&data)),
         Verb::Status(args) => wait_for(status::run(&data, args)),
@@ -102,15 +123,7 @@ pub fn main() -> ExitCode {
         Verb::Program(args) => wait_for(program::run(args)),
         Verb::Roles(args) => roles::run(&args),
         Verb::Config(args) => config::run(args),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Verb::Launch(args) => launch::run(args),
     }
 }
 

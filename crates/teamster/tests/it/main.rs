@@ -13,6 +13,7 @@ mod hostile;
 mod hub;
 mod hub_loop;
 mod in_process;
+mod launcher;
 mod load;
 mod lost_writes;
 mod normal;
