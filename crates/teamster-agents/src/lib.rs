@@ -1,5 +1,8 @@
-//! Agents: how their processes are started, watched and ended. Nothing here knows what an agent says.
+//! Agents: how their processes are started, watched and ended, and how one talks to them.
 
+pub mod agent;
+pub mod dialogue;
+pub mod drivers;
 pub mod isolation;
 pub mod launch;
 pub mod launcher;
@@ -12,4 +15,5 @@ pub mod restarts;
 pub mod stdin;
 pub mod supervisor;
 mod tail;
+pub mod transcript;
 mod wire;
