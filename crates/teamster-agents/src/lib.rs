@@ -1,3 +1,7 @@
-//! Agents: their programs, drivers and processes. So far only the one way to start a process.
+//! Agents: their programs, drivers and processes.
 
+pub mod agent;
+pub mod dialogue;
+pub mod drivers;
 pub mod process;
+pub mod transcript;
