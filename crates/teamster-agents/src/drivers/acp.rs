@@ -235,7 +235,7 @@ impl Acp {
     }
 
     fn opened(&mut self, result: &str, resumed: bool, out: &mut Out) {
-        #[derive(Default, Deserialize)]
+        #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Opened {
             session_id: Option<String>,
@@ -270,6 +270,8 @@ impl Acp {
     }
 
     fn start(&mut self, out: &mut Out) {
+        // It holds a token, which nobody needs any more.
+        self.begin = Begin::default();
         out.event(Event::Started(self.started.clone()));
     }
 
