@@ -6,6 +6,8 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::dialogue::{Said, Source};
+
 /// So much is read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -88,6 +90,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let too_long = line.len() > self.line_bytes_max;
             return Some(if too_long { Line::TooLong } else { Line::Whole(line.freeze()) });
         }
+    }
+}
+
+impl<R: AsyncRead + Unpin + Send> Source for Lines<R> {
+    async fn next(&mut self) -> io::Result<Option<Said>> {
+        Ok(Self::next(self).await?.map(|line| match line {
+            Line::Whole(line) => Said::Line(line),
+            Line::TooLong => Said::TooLong,
+            Line::Unfinished(rest) => Said::CutOff(rest),
+        }))
     }
 }
 

@@ -243,6 +243,7 @@ impl Call<'_> {
         at_most: Duration,
         check: impl FnMut(&State) -> Option<T>,
     ) -> Option<T> {
+        let _waits = self.hub.waits(&self.caller);
         hub::wait(self.hub, topic, at_most, |waited| self.progress.waited(waited), check).await
     }
 }

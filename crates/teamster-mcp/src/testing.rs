@@ -85,6 +85,10 @@ impl Hub for TestHub {
         Watch::new(self.changed.clone())
     }
 
+    fn waits(&self, _caller: &Caller) -> crate::hub::Waits {
+        crate::hub::Waits::unnoticed()
+    }
+
     fn directory(&self) -> String {
         "/project".into()
     }

@@ -1,6 +1,6 @@
 //! The shell around the core: command line, configuration, the hub's loop, and what it serves.
 
-mod agents;
+pub mod agents;
 pub mod api;
 pub mod cli;
 pub mod client;

@@ -1,6 +1,6 @@
 //! `teamster config`: what is configured, and where each value comes from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::json;
@@ -49,18 +49,27 @@ impl SettingsArgs {
             None => std::env::current_dir()
                 .context("the current directory is gone; name one with --dir")?,
         };
-        let configuration = settings::read(&Sources {
-            // Without a home there is no file of the user's; that is no reason not to work.
-            user: config::config_home().ok().map(|home| home.join("teamster")),
-            project: Some(project),
-            environment: config::setting_variables(),
-            flags: self.set.clone(),
-        });
-        for problem in &configuration.problems {
-            say(&format!("warning: {problem}"));
-        }
-        Ok(configuration)
+        Ok(read(project, self.set.clone()))
     }
+}
+
+/// Reads the settings that hold in a project's directory, and says what is wrong with them.
+pub(super) fn read_for(project: &Path) -> Configuration {
+    read(project.to_owned(), Vec::new())
+}
+
+fn read(project: PathBuf, flags: Vec<String>) -> Configuration {
+    let configuration = settings::read(&Sources {
+        // Without a home there is no file of the user's; that is no reason not to work.
+        user: config::config_home().ok().map(|home| home.join("teamster")),
+        project: Some(project),
+        environment: config::setting_variables(),
+        flags,
+    });
+    for problem in &configuration.problems {
+        say(&format!("warning: {problem}"));
+    }
+    configuration
 }
 
 pub(super) fn run(ConfigArgs { verb }: ConfigArgs) -> anyhow::Result<()> {

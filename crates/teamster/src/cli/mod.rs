@@ -1,5 +1,6 @@
 //! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
 
+mod agent;
 mod backup;
 mod config;
 mod connect;
@@ -51,6 +52,18 @@ enum Verb {
     Tool(tool::ToolArgs),
     /// Work with the backlog
     Yak(yak::YakArgs),
+    /// Start an agent on a task
+    Draft(agent::DraftArgs),
+    /// Wait until an agent has ended, and show its result
+    Await(agent::OneArgs),
+    /// End an agent and all that it drafted
+    Kill(agent::OneArgs),
+    /// List the agents under way
+    Agents(agent::AgentsArgs),
+    /// Look at one agent
+    Agent(agent::AgentArgs),
+    /// List the dossiers, or show what came of one
+    Dossiers(agent::DossiersArgs),
     /// Show what has happened, oldest first
     Log(log::LogArgs),
     /// Make a copy of everything the hub knows; a running hub is not disturbed
@@ -111,6 +124,12 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Status(args) => wait_for(status::run(&data, args)),
         Verb::Tool(args) => wait_for(tool::run(&data, args)),
         Verb::Yak(args) => wait_for(yak::run(&data, args)),
+        Verb::Draft(args) => wait_for(agent::draft(&data, args)),
+        Verb::Await(args) => wait_for(agent::wait(&data, args)),
+        Verb::Kill(args) => wait_for(agent::kill(&data, args)),
+        Verb::Agents(args) => wait_for(agent::list(&data, args)),
+        Verb::Agent(args) => wait_for(agent::agent(&data, args)),
+        Verb::Dossiers(args) => wait_for(agent::dossiers(&data, args)),
         Verb::Log(args) => wait_for(log::run(&data, args)),
         Verb::Backup(args) => wait_for(backup::backup(&data, args)),
         Verb::Restore(args) => wait_for(backup::restore(&data, args)),

@@ -65,6 +65,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         }
         bail!("{running}; see `{}`, or stop it with `{}`", data.call("status"), data.call("down"));
     }
+    let configuration = super::config::read_for(&directory);
     if args.detach {
         return detach(&data, &directory, args.dir.is_some(), args.listen);
     }
@@ -73,6 +74,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         project: Project::new(directory),
         project_named: args.dir.is_some(),
         listen: args.listen,
+        configuration,
     };
     if args.in_background {
         // From now on the terminal that started us may close.
