@@ -6,6 +6,7 @@ mod configuration;
 mod crash;
 mod disk;
 mod door;
+mod driven_agents;
 mod errands;
 mod fuzz;
 mod history;
