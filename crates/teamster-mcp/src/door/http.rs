@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use super::rmcp::{Adapter, Asked};
 use super::seal::Seal;
 use super::sessions::Sessions;
+use super::unfinished::{Room, Unfinished};
 use super::{direct, lines};
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
@@ -77,6 +78,7 @@ pub struct Served {
     pub(super) secrets: Secrets,
     spawn: Spawn,
     sessions: Arc<Sessions>,
+    unfinished: Unfinished,
     streams_end: CancellationToken,
     calls_end: CancellationToken,
     lines: TaskTracker,
@@ -97,6 +99,7 @@ impl Served {
             secrets,
             spawn,
             sessions,
+            unfinished: Unfinished::default(),
             streams_end: CancellationToken::new(),
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
@@ -386,7 +389,8 @@ async fn serve_mcp<H: ServerHandler>(
     if parts.method != Method::POST {
         return serve_by_rmcp(&mcp, asked, parts, body).await;
     }
-    let body = match read_body(body).await {
+    let room = served.unfinished.room_of(&asked.token.principal);
+    let body = match read_body(body, room).await {
         Ok(body) => body,
         Err(response) => return response,
     };
@@ -479,12 +483,13 @@ fn refusal_of(bytes: &[u8]) -> Option<Response> {
     Some((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
 }
 
-/// Reads a body, or says that it is too large. What is too much is read too, since a client that is still sending
+/// Reads a body, or says that it is too large, or one too many. What is too much is read too, since a client that is still sending
 /// would find the connection closed instead of the answer.
-async fn read_body(body: Body) -> Result<Bytes, Response> {
+async fn read_body(body: Body, mut room: Room<'_>) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
     let mut n_bytes = 0;
+    let mut no_room = None;
     while let Some(chunk) = chunks.next().await
         && n_bytes <= BODY_BYTES_IGNORED_MAX
     {
@@ -495,21 +500,28 @@ async fn read_body(body: Body) -> Result<Bytes, Response> {
         if n_bytes == chunk.len() && n_bytes <= BODY_BYTES_MAX && chunks.is_end_stream() {
             return Ok(chunk);
         }
-        if n_bytes <= BODY_BYTES_MAX {
+        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
+            no_room = room.grow_to(n_bytes).err();
+        }
+        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
             bytes.extend_from_slice(&chunk);
         } else {
             bytes = BytesMut::new();
+            room.leave();
         }
     }
-    if n_bytes <= BODY_BYTES_MAX {
-        return Ok(bytes.freeze());
+    if n_bytes > BODY_BYTES_MAX {
+        return Err(problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!(
+                "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
+            ),
+        ));
     }
-    Err(problem(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        &format!(
-            "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
-        ),
-    ))
+    match no_room {
+        None => Ok(bytes.freeze()),
+        Some(message) => Err(problem(StatusCode::TOO_MANY_REQUESTS, &message)),
+    }
 }
 
 const PARSE_ERROR: i32 = -32700;
