@@ -85,7 +85,8 @@ pub trait Tool {
     ) -> impl Future<Output = Result<Reply, ToolError>> + Send;
 }
 
-type Run = for<'a> fn(&'a Call<'a>, Map<String, Value>) -> BoxFuture<'a, Result<Reply, ToolError>>;
+type Run =
+    for<'a> fn(&'a Call<'a>, &'a Map<String, Value>) -> BoxFuture<'a, Result<Reply, ToolError>>;
 
 /// One tool, as the catalogue keeps it.
 #[derive(Debug)]

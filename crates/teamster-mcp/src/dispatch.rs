@@ -189,9 +189,7 @@ pub struct Call<'a> {
     hub: &'a dyn Hub,
     caller: Caller,
     key: Option<Key>,
-    answers: Answers,
-    client: Client,
-    progress: Progress,
+    request: &'a Request,
     pub(crate) scope: &'a Scope,
 }
 
@@ -222,17 +220,17 @@ impl Call<'_> {
 
     /// Returns what the caller's client can do.
     pub fn client(&self) -> Client {
-        self.client
+        self.request.client
     }
 
     /// Returns what was answered to the questions that the tool asked before.
     pub fn answers(&self) -> &Answers {
-        &self.answers
+        &self.request.answers
     }
 
     /// Says how far the call is.
     pub fn progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
-        self.progress.say(Step { done, total, message });
+        self.request.progress.say(Step { done, total, message });
     }
 
     /// Waits until `check` finds what it is looking for, at most `at_most`, and says meanwhile that it waits. Only
@@ -244,7 +242,8 @@ impl Call<'_> {
         check: impl FnMut(&State) -> Option<T>,
     ) -> Option<T> {
         let _waits = self.hub.waits(&self.caller);
-        hub::wait(self.hub, topic, at_most, |waited| self.progress.waited(waited), check).await
+        let progress = |waited| self.request.progress.waited(waited);
+        hub::wait(self.hub, topic, at_most, progress, check).await
     }
 }
 
@@ -267,28 +266,28 @@ pub async fn dispatch(
     hub: &dyn Hub,
     token: &Token,
     scope: &Scope,
-    request: Request,
+    request: &Request,
 ) -> Result<Outcome, Fault> {
     let entry = find(catalogue, scope, &request.name)?;
     if let Err(refused) = admit(hub, token, scope, entry) {
         return Ok(Outcome::Answer(refused));
     }
-    let Request { name: _, arguments, key, answers, client, progress } = request;
-    let key = key.map(|key| Key::new(&key, call_print(entry, scope, &arguments))).transpose();
-    let key = match key {
+    let arguments = &request.arguments;
+    let key = request.key.as_deref().map(|key| Key::new(key, call_print(entry, scope, arguments)));
+    let key = match key.transpose() {
         Ok(key) => key,
         Err(refusal) => return Ok(Outcome::Answer(failed(entry, &refusal.into()))),
     };
-    if let Err(wrong) = check_objects(&entry.schema, &arguments) {
+    if let Err(wrong) = check_objects(&entry.schema, arguments) {
         return Ok(Outcome::Answer(failed(entry, &wrong)));
     }
-    let call = Call { hub, caller: Caller::of(token), key, answers, client, progress, scope };
+    let call = Call { hub, caller: Caller::of(token), key, request, scope };
     // A panic in one tool is a bug in that tool; its caller is told, and nobody else notices.
     let answer = match AssertUnwindSafe((entry.run)(&call, arguments)).catch_unwind().await {
         Ok(Ok(Reply::Text(text))) => succeeded(vec![Block::text(text)], None),
         Ok(Ok(Reply::Json(json))) => succeeded(vec![Block::text(json.to_string())], Some(json)),
         Ok(Ok(Reply::Blocks(content))) => succeeded(content, None),
-        Ok(Ok(Reply::Ask(asks))) => return asked(client, asks),
+        Ok(Ok(Reply::Ask(asks))) => return asked(request.client, asks),
         Ok(Ok(Reply::Needs(capability))) => return Err(Fault::Needs(capability)),
         Ok(Err(error)) => failed(entry, &error),
         Err(_panic) => {
@@ -387,8 +386,8 @@ fn check_objects(
 }
 
 /// Reads a tool's arguments, or says which of them is wrong.
-pub(crate) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
-    serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
+pub(crate) fn arguments<T: DeserializeOwned>(given: &Map<String, Value>) -> Result<T, ToolError> {
+    serde_path_to_error::deserialize(given).map_err(|error| {
         let path = error.path().to_string();
         let problem = error.into_inner().to_string();
         let missing =

@@ -58,25 +58,31 @@ pub(crate) async fn call(
 ) -> Result<Called, Fault> {
     let entry = dispatch::find(&served.catalogue, scope, &request.name)?;
     let principal = token.principal.as_str();
-    let arguments = request.arguments.clone();
-    let whom = For { principal, scope, tool: entry.name, arguments: &arguments };
     if let Some(sealed) = state {
+        let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
         let Carried { answers, key } = served.seal.open(sealed, whom)?;
         request.answers = answers.with(request.answers);
         request.key = request.key.or(key);
     }
-    let answers = request.answers.clone();
     if entry.waits {
+        let arguments = request.arguments.clone();
+        let whom = For { principal, scope, tool: entry.name, arguments: &arguments };
         return call_that_waits(served, token, scope, entry, request, whom).await;
     }
-    let called = dispatch(&served.catalogue, served.hub.as_ref(), token, scope, request).await?;
-    Ok(called_of(served, called, Carried { answers, key: None }, whom))
+    let called = dispatch(&served.catalogue, served.hub.as_ref(), token, scope, &request).await?;
+    let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
+    Ok(called_of(served, called, || Carried { answers: request.answers.clone(), key: None }, whom))
 }
 
-fn called_of(served: &Served, outcome: Outcome, carried: Carried, whom: For<'_>) -> Called {
+fn called_of(
+    served: &Served,
+    outcome: Outcome,
+    carried: impl FnOnce() -> Carried,
+    whom: For<'_>,
+) -> Called {
     match outcome {
         Outcome::Answer(answer) => Called::Answer(answer),
-        Outcome::Ask(asks) => Called::Ask { asks, state: served.seal.seal(carried, whom) },
+        Outcome::Ask(asks) => Called::Ask { asks, state: served.seal.seal(carried(), whom) },
     }
 }
 
@@ -137,7 +143,7 @@ async fn call_that_waits(
     let (answers, client) = (request.answers.clone(), request.client);
     let mut running = start(served.clone(), token.clone(), scope.clone(), request);
     if let Ok(outcome) = tokio::time::timeout(served.patience, &mut running).await {
-        let carried = Carried { answers, key: Some(key.key.to_string()) };
+        let carried = || Carried { answers, key: Some(key.key.to_string()) };
         return Ok(called_of(served, outcome?, carried, whom));
     }
     match served
@@ -218,7 +224,7 @@ async fn join(
                 return Err(Fault::Needs(ask.needs));
             }
             let key = Some(errand.call.key.key.to_string());
-            let carried = Carried { key, ..Carried::default() };
+            let carried = || Carried { key, ..Carried::default() };
             return Ok(called_of(served, Outcome::Ask(asks), carried, whom));
         }
         Some(errand::Outcome::Answered(answer)) => answer_of(answer),
@@ -235,7 +241,7 @@ async fn join(
 fn start(served: Arc<Served>, token: Arc<Token>, scope: Scope, request: Request) -> Running {
     async move {
         let Served { catalogue, hub, .. } = &*served;
-        dispatch(catalogue, hub.as_ref(), &token, &scope, request).await
+        dispatch(catalogue, hub.as_ref(), &token, &scope, &request).await
     }
     .boxed()
 }

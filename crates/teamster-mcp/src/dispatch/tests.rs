@@ -36,7 +36,7 @@ async fn call(catalogue: &Catalogue, hub: &TestHub, name: &str, arguments: Value
     let token = state.tokens.live().next().unwrap();
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     let request = Request { name: name.into(), arguments, ..Request::default() };
-    match dispatch(catalogue, hub, token, &Scope::all(), request).await {
+    match dispatch(catalogue, hub, token, &Scope::all(), &request).await {
         Ok(Outcome::Answer(Answer { content, is_error, .. })) => match &content[..] {
             [Block::Text { text }] => format!("{}{text}", if is_error { "! " } else { "" }),
             other => panic!("one text was expected: {other:?}"),

@@ -1,7 +1,7 @@
 //! The HTTP door: one URL for both protocol eras.
 //!
-//! Every request, on every route, passes [`guard`] (where it comes from) before anything else; those that need a
-//! principal pass [`admit`] (who it is). Nothing here trusts a header, a path or a body further than it was checked.
+//! Every request, on every route, is checked for where it comes from before anything else: [`guard`]; where a principal
+//! is needed also for who it is: [`admit`], which does both, since each layer around a route costs. Nothing here trusts a header, a path or a body further than it was checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
+use hyper::body::Body as _;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -30,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use super::rmcp::{Adapter, Asked};
 use super::seal::Seal;
 use super::sessions::Sessions;
+use super::unfinished::{Room, Unfinished};
 use super::{direct, lines};
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
@@ -76,6 +78,7 @@ pub struct Served {
     pub(super) secrets: Secrets,
     spawn: Spawn,
     sessions: Arc<Sessions>,
+    unfinished: Unfinished,
     streams_end: CancellationToken,
     calls_end: CancellationToken,
     lines: TaskTracker,
@@ -96,6 +99,7 @@ impl Served {
             secrets,
             spawn,
             sessions,
+            unfinished: Unfinished::default(),
             streams_end: CancellationToken::new(),
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
@@ -201,15 +205,15 @@ fn routes<H: ServerHandler>(
         .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp::<H>))
         .with_state(mcp)
         .merge(more)
-        .layer(middleware::from_fn_with_state(served, admit));
+        .layer(middleware::from_fn_with_state((served, port), admit));
     Router::new()
         .route("/healthz", axum::routing::get(|| async { "ok\n" }))
         .method_not_allowed_fallback(wrong_method)
-        .merge(admitted)
         .fallback(|| async {
             problem(StatusCode::NOT_FOUND, "there is nothing here; MCP clients connect to /mcp")
         })
         .layer(middleware::from_fn_with_state(port, guard))
+        .merge(admitted)
 }
 
 fn rmcp_service<H: ServerHandler>(
@@ -243,23 +247,25 @@ pub fn problem(status: StatusCode, message: &str) -> Response {
     (status, axum::Json(json!({"error": message}))).into_response()
 }
 
-/// Lets in only what was meant for this hub: a loopback Host, and no Origin but our own. This is what keeps web pages
-/// out, whatever name they gave this address.
+/// Keeps out what was not meant for this hub.
 async fn guard(State(port): State<u16>, request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    if !host_is_ours(headers) {
-        return problem(
-            StatusCode::FORBIDDEN,
-            "the Host header is not this hub's; use 127.0.0.1 or localhost",
-        );
+    match stranger(request.headers(), port) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
     }
-    if !origin_is_ours(headers, port) {
-        return problem(
-            StatusCode::FORBIDDEN,
-            "the Origin header is not this hub's; other web pages may not call it",
-        );
-    }
-    next.run(request).await
+}
+
+/// Refuses what was not meant for this hub: its Host is no loopback, or it has an Origin that is not our own. This is what
+/// keeps web pages out, whatever name they gave this address.
+fn stranger(headers: &HeaderMap, port: u16) -> Option<Response> {
+    let message = if !host_is_ours(headers) {
+        "the Host header is not this hub's; use 127.0.0.1 or localhost"
+    } else if !origin_is_ours(headers, port) {
+        "the Origin header is not this hub's; other web pages may not call it"
+    } else {
+        return None;
+    };
+    Some(problem(StatusCode::FORBIDDEN, message))
 }
 
 fn host_is_ours(headers: &HeaderMap) -> bool {
@@ -291,8 +297,15 @@ fn origin_is_ours(headers: &HeaderMap, port: u16) -> bool {
     }
 }
 
-/// Finds out who calls. Streams that a token opened end when the token does.
-async fn admit(State(served): State<Arc<Served>>, mut request: Request, next: Next) -> Response {
+/// Keeps out what was not meant for this hub, and finds out who calls. Streams that a token opened end when the token does.
+async fn admit(
+    State((served, port)): State<(Arc<Served>, u16)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some(refusal) = stranger(request.headers(), port) {
+        return refusal;
+    }
     let Some(token) = served.token(request.headers()) else {
         let mut response = problem(
             StatusCode::UNAUTHORIZED,
@@ -376,7 +389,8 @@ async fn serve_mcp<H: ServerHandler>(
     if parts.method != Method::POST {
         return serve_by_rmcp(&mcp, asked, parts, body).await;
     }
-    let body = match read_body(body).await {
+    let room = served.unfinished.room_of(&asked.token.principal);
+    let body = match read_body(body, room).await {
         Ok(body) => body,
         Err(response) => return response,
     };
@@ -469,12 +483,13 @@ fn refusal_of(bytes: &[u8]) -> Option<Response> {
     Some((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
 }
 
-/// Reads a body, or says that it is too large. What is too much is read too, since a client that is still sending
+/// Reads a body, or says that it is too large, or one too many. What is too much is read too, since a client that is still sending
 /// would find the connection closed instead of the answer.
-async fn read_body(body: Body) -> Result<Bytes, Response> {
+async fn read_body(body: Body, mut room: Room<'_>) -> Result<Bytes, Response> {
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
     let mut n_bytes = 0;
+    let mut no_room = None;
     while let Some(chunk) = chunks.next().await
         && n_bytes <= BODY_BYTES_IGNORED_MAX
     {
@@ -482,21 +497,31 @@ async fn read_body(body: Body) -> Result<Bytes, Response> {
             return Err(problem(StatusCode::BAD_REQUEST, "the body did not arrive in full"));
         };
         n_bytes += chunk.len();
-        if n_bytes <= BODY_BYTES_MAX {
+        if n_bytes == chunk.len() && n_bytes <= BODY_BYTES_MAX && chunks.is_end_stream() {
+            return Ok(chunk);
+        }
+        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
+            no_room = room.grow_to(n_bytes).err();
+        }
+        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
             bytes.extend_from_slice(&chunk);
         } else {
             bytes = BytesMut::new();
+            room.leave();
         }
     }
-    if n_bytes <= BODY_BYTES_MAX {
-        return Ok(bytes.freeze());
+    if n_bytes > BODY_BYTES_MAX {
+        return Err(problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!(
+                "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
+            ),
+        ));
     }
-    Err(problem(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        &format!(
-            "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
-        ),
-    ))
+    match no_room {
+        None => Ok(bytes.freeze()),
+        Some(message) => Err(problem(StatusCode::TOO_MANY_REQUESTS, &message)),
+    }
 }
 
 const PARSE_ERROR: i32 = -32700;

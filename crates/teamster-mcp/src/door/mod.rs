@@ -6,3 +6,4 @@ pub mod lines;
 pub mod rmcp;
 pub mod seal;
 mod sessions;
+mod unfinished;

@@ -122,7 +122,7 @@ impl World {
         let key = key.map(str::to_owned);
         let request = Request { name: name.into(), arguments, key, ..Request::default() };
         let scope = Scope::all();
-        let call = dispatch(&catalogue, &self.hub.handle, &self.token, &scope, request);
+        let call = dispatch(&catalogue, &self.hub.handle, &self.token, &scope, &request);
         match self.runtime.block_on(call).expect("the tool exists") {
             Outcome::Answer(answer) => answer,
             Outcome::Ask(asks) => panic!("no tool asks: {asks:?}"),
