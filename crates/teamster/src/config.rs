@@ -106,6 +106,13 @@ pub fn search_path() -> Vec<PathBuf> {
     variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
+/// Returns where scripted agents keep their sessions. It is a temporary directory that the system clears unless another
+/// is named.
+pub fn scripted_agent_state() -> PathBuf {
+    let named = variable("TEAMSTER_SCRIPTED_STATE").map(PathBuf::from);
+    named.unwrap_or_else(|| std::env::temp_dir().join("teamster-scripted"))
+}
+
 /// Returns how a person calls this program: by its name if that finds it, else by its path.
 fn own_name() -> String {
     let own = std::env::current_exe().unwrap_or_else(|_| "teamster".into());

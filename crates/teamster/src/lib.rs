@@ -11,6 +11,7 @@ pub mod listen;
 pub mod programs;
 pub mod project;
 pub mod roles;
+mod scripted_agent;
 pub mod secret;
 pub mod serve;
 pub mod settings;

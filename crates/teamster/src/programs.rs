@@ -12,11 +12,14 @@ use crate::settings::{self, Layer, Mcp, Name, Node, Origin, Problem, Variable, W
 /// What is built in.
 const BUILT_IN: &str = include_str!("../programs.toml");
 
+/// This command is the program that runs, wherever it is.
+const OURSELVES: &str = "teamster";
+
 /// An agent program: how it is started, what it needs, how it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Program {
-    /// The program: a name that is on the PATH, or an absolute path
+    /// The program: a name that is on the PATH, or an absolute path; `teamster` is the program that runs
     pub command: String,
     /// Its arguments
     pub args: Vec<String>,
@@ -94,6 +97,11 @@ impl Program {
             std::fs::metadata(path)
                 .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         };
+        if self.is_ourselves()
+            && let Some(own) = std::env::current_exe().ok().filter(is_program)
+        {
+            return Some(own);
+        }
         let command = Path::new(&self.command);
         if command.is_absolute() {
             return Some(command.to_owned()).filter(is_program);
@@ -101,6 +109,10 @@ impl Program {
         // A directory that depends on where we are could be anybody's.
         let directories = search_path.iter().filter(|directory| directory.is_absolute());
         directories.map(|directory| directory.join(command)).find(is_program)
+    }
+
+    fn is_ourselves(&self) -> bool {
+        self.command == OURSELVES
     }
 
     /// Returns its arguments, with those that choose the model.
@@ -155,7 +167,8 @@ impl Programs {
         }
     }
 
-    /// Returns the program `wanted` and its file; if none is wanted, the first that is installed.
+    /// Returns the program `wanted` and its file; if none is wanted, the first that is installed, but never ourselves:
+    /// nobody who has not asked for it wants to be served by a script.
     pub fn choose(
         &self,
         wanted: Option<&str>,
@@ -171,10 +184,11 @@ impl Programs {
             };
             return Ok((known, known.program.find(search_path).ok_or_else(missing)?));
         }
+        let others = || self.iter().filter(|known| !known.program.is_ourselves());
         let installed = |known: Known<'_>| known.program.find(search_path);
-        self.iter().find_map(|known| Some((known, installed(known)?))).ok_or_else(|| {
+        others().find_map(|known| Some((known, installed(known)?))).ok_or_else(|| {
             let commands: Vec<&str> =
-                self.iter().map(|known| known.program.command.as_str()).collect();
+                others().map(|known| known.program.command.as_str()).collect();
             format!("no agent program is on the PATH; install one of {}", commands.join(", "))
         })
     }

@@ -12,6 +12,7 @@ mod log;
 mod mcp;
 mod program;
 mod roles;
+mod scripted_agent;
 mod status;
 mod token;
 mod tool;
@@ -91,6 +92,9 @@ enum Verb {
     /// How the hub starts agents; not for people
     #[command(hide = true)]
     Launch(launch::LaunchArgs),
+    /// Speak ACP over stdin and stdout, and play the scripts that are in prompts
+    #[command(hide = true)]
+    ScriptedAgent,
 }
 
 /// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
@@ -104,6 +108,8 @@ pub fn main() -> ExitCode {
     let outcome = match verb {
         // It has no data directory, and must not have threads.
         Verb::Launch(args) => launch::run(args),
+        // An agent is not for any workspace; its home may have none.
+        Verb::ScriptedAgent => scripted_agent::run(),
         verb => place.data_files().and_then(|data| run(verb, data)),
     };
     match outcome {
@@ -143,6 +149,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Roles(args) => roles::run(&args),
         Verb::Config(args) => config::run(args),
         Verb::Launch(args) => launch::run(args),
+        Verb::ScriptedAgent => scripted_agent::run(),
     }
 }
 

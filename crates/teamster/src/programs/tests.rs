@@ -24,7 +24,10 @@ fn programs_that_are_built_in() {
         for (name, value) in program.variables(Some("MODEL"), &settings.mcp) {
             let _ = writeln!(shown, "  {name}={value}");
         }
-        assert_eq!(program.has_model_choice(), !["codex-acp", "opencode"].contains(&name.as_str()));
+        assert_eq!(
+            program.has_model_choice(),
+            !["codex-acp", "opencode", "scripted"].contains(&name.as_str())
+        );
     }
     expect![[r#"
         claude-agent-acp: []
@@ -46,6 +49,9 @@ fn programs_that_are_built_in() {
         opencode: ["acp"]
           ends by Stdin in 5 s
           load true, wait 50 s
+        scripted: ["scripted-agent"]
+          ends by Stdin in 5 s
+          load true, wait 3600 s
     "#]]
     .assert_eq(&shown);
 }
@@ -65,7 +71,7 @@ fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
     assert_eq!(goose.command, "goose");
     assert_eq!(goose.pass.iter().map(ToString::to_string).collect::<Vec<_>>(), ["MY_KEY"]);
     let unknown = programs.find("cline").expect_err("nobody added it");
-    expect!["there is no program \"cline\"; there are claude-agent-acp, codex-acp, gemini, goose, mine, opencode"]
+    expect![[r#"there is no program "cline"; there are claude-agent-acp, codex-acp, gemini, goose, mine, opencode, scripted"#]]
         .assert_eq(&unknown);
 }
 
@@ -88,6 +94,8 @@ fn programs_are_found_on_the_path() {
     assert_eq!((first.name.as_str(), found), ("goose", goose));
     let missing = programs.choose(Some("gemini"), &search_path).expect_err("it cannot be run");
     expect![[r#"the program gemini needs "gemini", which is not on the PATH"#]].assert_eq(&missing);
+    let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
+    assert_eq!(own, std::env::current_exe().expect("a test has a file"));
     let none = programs.choose(None, &[]).expect_err("there is no PATH");
     expect!["no agent program is on the PATH; install one of claude-agent-acp, codex-acp, gemini, goose, opencode"]
         .assert_eq(&none);

@@ -74,7 +74,9 @@ args = [\"--acp\"]
 ```
 
 Its environment has only what it is known to need. Name the variables that hold its keys in `pass`; their values are
-taken from the hub's environment and written nowhere. Built in are:
+taken from the hub's environment and written nowhere. `scripted` is an agent of our own without a model, for trying
+things out: it plays the script in its prompt (`! say hello`, `! call task-next`), and is only used where it is named.
+Built in are:
 
 ";
 

@@ -9,7 +9,7 @@ use expect_test::expect;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::hub::command;
+use crate::hub::{command, program};
 
 struct Place(TempDir);
 
@@ -91,6 +91,7 @@ fn programs_and_their_versions() {
         ("bin/mute", "#!/bin/sh\nwhile :; do echo; done\n"),
     ]);
     let (printed, _) = place.run(&["program", "list"]);
+    let own = std::fs::canonicalize(program()).expect("it is there");
     expect![[r#"
         claude-agent-acp   acp    claude-agent-acp is not on your PATH
         codex-acp          acp    codex-acp is not on your PATH
@@ -99,8 +100,9 @@ fn programs_and_their_versions() {
         mine               acp    bin/mine
         mute               acp    bin/mute
         opencode           acp    opencode is not on your PATH
+        scripted           acp    (the program that runs)
     "#]]
-    .assert_eq(&printed);
+    .assert_eq(&printed.replace(&*own.to_string_lossy(), "(the program that runs)"));
     let (printed, _) = place.run(&["program", "list", "--versions", "--json"]);
     let programs: Value = serde_json::from_str(&printed).expect("it prints JSON");
     let mine = programs.as_array().and_then(|all| all.iter().find(|one| one["name"] == "mine"));

@@ -13,7 +13,7 @@
 mod flood;
 mod inside;
 #[cfg(target_os = "linux")]
-mod orphans;
+pub(crate) mod orphans;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ async fn offered(wanted: &[Isolation]) -> Vec<Isolation> {
 }
 
 /// A place for notes, and a supervisor that keeps them there.
-struct World {
+pub(crate) struct World {
     directory: TempDir,
     supervisor: Supervisor,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let supervisor = supervisor(directory.path());
         Self { directory, supervisor }
@@ -66,7 +66,7 @@ impl World {
         std::fs::read_dir(self.directory.path().join("launches")).map_or(0, Iterator::count)
     }
 
-    async fn launch(&self, launch: Launch) -> Started {
+    pub(crate) async fn launch(&self, launch: Launch) -> Started {
         self.supervisor.launch(launch).await.unwrap_or_else(|error| panic!("{error}: {error:?}"))
     }
 }
@@ -87,13 +87,13 @@ fn shell(script: &str, isolation: Isolation) -> Launch {
 }
 
 /// Grace for a program that will use it up.
-fn short(terminate: Terminate) -> Grace {
+pub(crate) fn short(terminate: Terminate) -> Grace {
     let short = Duration::from_millis(5);
     Grace { after_stdin: short, terminate, after_terminate: short }
 }
 
 /// Grace for a program that will not.
-fn long(terminate: Terminate) -> Grace {
+pub(crate) fn long(terminate: Terminate) -> Grace {
     Grace { after_stdin: DEADLINE, terminate, after_terminate: DEADLINE }
 }
 

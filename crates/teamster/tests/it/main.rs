@@ -21,6 +21,7 @@ mod normal;
 mod operators;
 mod power_loss;
 mod real_agents;
+mod scripted_agent;
 mod scripted_model;
 mod simulation;
 mod stdio;

@@ -68,7 +68,7 @@ fn mark_of(id: &str) -> String {
 }
 
 /// Returns the processes that have this mark in their command line or their environment.
-fn marked(mark: &str) -> Vec<Pid> {
+pub(crate) fn marked(mark: &str) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").expect("there is /proc");
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let pids = pids.filter(|pid: &i32| {
