@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use futures_util::future::try_join_all;
+use tokio::task::coop::unconstrained;
 
 use crate::{Commit, Error, Head, Log};
 
@@ -76,8 +77,7 @@ pub async fn copy(
                 edited.push(commit);
             }
         }
-        // Queued in order, so that they share transactions.
-        try_join_all(edited.into_iter().map(|commit| into.append(commit)))
+        together(edited.into_iter().map(|commit| into.append(commit)))
             .await
             .map_err(|error| Error::failed("write the copy", error))?;
         progress(copied, end);
@@ -85,6 +85,14 @@ pub async fn copy(
     copy_transcripts(from, into, edit).await?;
     copy_blobs(from, into, edit).await?;
     Ok(at)
+}
+
+/// Has a page's writes queued in their order, so that they share transactions. A page is less than a queue takes; without
+/// a budget, which would let later ones overtake the one that used it up, each is queued when it is first polled.
+async fn together<T, E>(
+    writes: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
+) -> Result<Vec<T>, E> {
+    unconstrained(try_join_all(writes)).await
 }
 
 async fn copy_transcripts(
@@ -102,7 +110,7 @@ async fn copy_transcripts(
             let Some(last) = page.last() else { break };
             after = last.number;
             let edited: Vec<_> = page.into_iter().map(|record| edit.record(record.bytes)).collect();
-            try_join_all(edited.into_iter().map(|bytes| into.transcripts().append(&next, bytes)))
+            together(edited.into_iter().map(|bytes| into.transcripts().append(&next, bytes)))
                 .await?;
         }
         conversation = Some(next);

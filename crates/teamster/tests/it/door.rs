@@ -179,11 +179,11 @@ async fn each_principal_sees_its_own_tools_always_in_the_same_order() {
         }
     }
     expect![[r#"
-        full /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete list_yaks show_yak
+        full /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete draft_agent await_agent kill_agent list_agents list_tasks get_task_context list_yaks show_yak
         full /mcp/session: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full /mcp/session/alpha: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full /mcp/yaks: list_yaks show_yak
-        read-only /mcp: task-list note-list list_yaks show_yak
+        read-only /mcp: task-list note-list list_agents list_tasks get_task_context list_yaks show_yak
         read-only /mcp/session: task-list note-list
         read-only /mcp/session/alpha: task-list note-list
         read-only /mcp/yaks: list_yaks show_yak
@@ -199,15 +199,15 @@ async fn each_principal_sees_its_own_tools_always_in_the_same_order() {
         yaks /mcp/session: 
         yaks /mcp/session/alpha: 
         yaks /mcp/yaks: list_yaks show_yak
-        main /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
+        main /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete draft_agent await_agent kill_agent list_agents list_tasks get_task_context create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
         main /mcp/session: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         main /mcp/session/alpha: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         main /mcp/yaks: create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
-        full,main /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
+        full,main /mcp: task-add task-update task-list task-next note-add note-list iteration-summary session-complete draft_agent await_agent kill_agent list_agents list_tasks get_task_context create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
         full,main /mcp/session: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full,main /mcp/session/alpha: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full,main /mcp/yaks: create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
-        read-only,main /mcp: task-list note-list create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
+        read-only,main /mcp: task-list note-list list_agents list_tasks get_task_context create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
         read-only,main /mcp/session: task-list note-list
         read-only,main /mcp/session/alpha: task-list note-list
         read-only,main /mcp/yaks: create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
