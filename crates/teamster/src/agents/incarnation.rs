@@ -28,7 +28,7 @@ use super::{Shared, outcome};
 use crate::programs::{Driver, Ends, Program};
 
 /// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
 /// How long after SIGTERM a program is killed.
@@ -117,10 +117,7 @@ async fn begin<'a>(
     let started = shared.supervisor.launch(launch).await;
     let Started { process, stdin, stdout } =
         started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-    let driver: Box<dyn drivers::Driver> = match program.driver {
-        Driver::Acp => Box::new(drivers::acp::Acp::default()),
-    };
-    let mut dialogue = Dialogue::new(driver, stdout, stdin);
+    let mut dialogue = Dialogue::new(driver(&program), stdout, stdin);
     let can_resume = program.load_session;
     let begin = Begin {
         directory,
@@ -160,7 +157,7 @@ impl Talk<'_> {
     async fn run(mut self) -> Came {
         let came = self.talk().await;
         self.dialogue.close();
-        self.process.end(self.grace());
+        self.process.end(grace(&self.program));
         // Until it is gone it may still write, and must not be stuck in that.
         let process = self.process.clone();
         let exited = process.exited();
@@ -185,22 +182,6 @@ impl Talk<'_> {
             self.write(rest).await;
         }
         came
-    }
-
-    fn grace(&self) -> Grace {
-        let grace = Duration::from_secs(u64::from(self.program.grace_s.get()));
-        match self.program.ends {
-            Ends::Stdin => Grace {
-                after_stdin: grace,
-                terminate: Terminate::Program,
-                after_terminate: TERMINATE_PATIENCE,
-            },
-            Ends::Sigterm => Grace {
-                after_stdin: Duration::ZERO,
-                terminate: Terminate::Group,
-                after_terminate: grace,
-            },
-        }
     }
 
     async fn talk(&mut self) -> Came {
@@ -322,8 +303,9 @@ impl Talk<'_> {
     fn prompt(&self, resumed: bool) -> String {
         const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
                                from there.";
+        // It knows its task.
         if resumed {
-            return format!("{CUT_OFF} Your task was:\n\n{}", self.agent.draft.prompt);
+            return CUT_OFF.to_owned();
         }
         let state = self.shared.hub.state();
         let dossier = state.dossiers.get(self.agent.draft.dossier.as_str());
@@ -468,6 +450,29 @@ impl Talk<'_> {
                 tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
             }
         }
+    }
+}
+
+pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {
+    match program.driver {
+        Driver::Acp => Box::new(drivers::acp::Acp::default()),
+    }
+}
+
+/// Returns how a program is ended.
+pub(super) fn grace(program: &Program) -> Grace {
+    let grace = Duration::from_secs(u64::from(program.grace_s.get()));
+    match program.ends {
+        Ends::Stdin => Grace {
+            after_stdin: grace,
+            terminate: Terminate::Program,
+            after_terminate: TERMINATE_PATIENCE,
+        },
+        Ends::Sigterm => Grace {
+            after_stdin: Duration::ZERO,
+            terminate: Terminate::Group,
+            after_terminate: grace,
+        },
     }
 }
 

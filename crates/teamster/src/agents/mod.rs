@@ -3,6 +3,7 @@
 //! The state says which agents there should be; the runner makes it so. What it holds besides, it can lose: after a crash
 //! the next hub finds in the state which agents were cut off, and goes on with them.
 
+mod check;
 mod guard;
 mod incarnation;
 mod live;
@@ -30,6 +31,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::check::{check, probe};
 pub use self::live::Live;
 use crate::clock::Clock;
 use crate::config::{self, DataFiles};

@@ -58,7 +58,8 @@ pub(super) fn read_for(project: &Path) -> Configuration {
     read(project.to_owned(), Vec::new())
 }
 
-fn read(project: PathBuf, flags: Vec<String>) -> Configuration {
+/// Reads the settings that hold in a project's directory with these flags, and says what is wrong with them.
+pub(super) fn read(project: PathBuf, flags: Vec<String>) -> Configuration {
     let configuration = settings::read(&Sources {
         // Without a home there is no file of the user's; that is no reason not to work.
         user: config::config_home().ok().map(|home| home.join("teamster")),

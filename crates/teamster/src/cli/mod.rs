@@ -4,6 +4,7 @@ mod agent;
 mod backup;
 mod config;
 mod connect;
+mod demo;
 mod doctor;
 mod down;
 mod export;

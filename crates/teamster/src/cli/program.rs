@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 
 use super::config::SettingsArgs;
 use super::print;
-use crate::config;
+use crate::{agents, config};
 use crate::programs::Known;
 
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,8 @@ pub(super) struct ProgramArgs {
 enum Verb {
     /// List the programs, and where each was found
     List(ListArgs),
+    /// Start a program, shake hands with it, and end it
+    Check(CheckArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,19 @@ struct ListArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct CheckArgs {
+    /// The program's name, as `teamster program list` shows it
+    name: String,
+
+    #[command(flatten)]
+    settings: SettingsArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Programs that are started by node may take several seconds to say their version.
 const VERSION_PATIENCE: Duration = Duration::from_secs(20);
 /// A version is a line; what a program says beyond this is not read.
@@ -48,6 +63,34 @@ const VERSION_BYTES_MAX: u64 = 4_096;
 pub(super) async fn run(ProgramArgs { verb }: ProgramArgs) -> anyhow::Result<()> {
     match verb {
         Verb::List(args) => list(args).await,
+        Verb::Check(args) => check(args).await,
+    }
+}
+
+async fn check(args: CheckArgs) -> anyhow::Result<()> {
+    let settings = args.settings.read()?.settings;
+    let chosen = settings.programs.choose(Some(&args.name), &config::search_path());
+    let (known, path) = chosen.map_err(anyhow::Error::msg)?;
+    let outcome = agents::check(known.program, path.clone(), &settings.mcp).await?;
+    if args.json {
+        let (started, failed) = match &outcome {
+            Ok(started) => (Some(started), None),
+            Err(why) => (None, Some(why)),
+        };
+        print(&json!({"name": known.name, "path": path, "started": started, "failed": failed}).to_string())?;
+        return if outcome.is_ok() { Ok(()) } else { Err(super::Refused.into()) };
+    }
+    match outcome {
+        Ok(started) => {
+            let itself = started.program.map_or_else(
+                || "it does not say what it is".to_owned(),
+                |program| format!("{} {}", program.name, program.version),
+            );
+            let resumes = if started.can_resume { "can" } else { "cannot" };
+            let model = started.model.map(|model| format!(", model {model}")).unwrap_or_default();
+            print(&format!("{} works: {itself}{model}; its sessions {resumes} be resumed", known.name))
+        }
+        Err(why) => anyhow::bail!("{} does not work: {why}", known.name),
     }
 }
 

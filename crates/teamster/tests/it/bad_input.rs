@@ -37,6 +37,10 @@ impl Fixture {
             id.unwrap_or_else(|| panic!("no id in {text:?}")).to_owned()
         };
         let yaks = [yak("first").await, yak("second").await];
+        // No program is installed that could play it, so it ends at once.
+        let draft = json!({"role": "coder", "prompt": "something"});
+        assert!(!client.call("draft_agent", draft).await.1);
+        assert!(!client.call("await_agent", json!({"agentId": "coder-1"})).await.1);
         let n_events = hub.n_events().await;
         Self { hub, token, yaks, n_events }
     }
@@ -64,6 +68,10 @@ impl Fixture {
                     *value =
                         if entry.name == "note-list" { "NOT-1" } else { "remaining.2.TAS-1" }.into()
                 }
+                (Set::Agents, "role") => *value = "coder".into(),
+                (Set::Agents, "agentId") => *value = "coder-1".into(),
+                (Set::Agents, "taskSlug") => *value = "something-1".into(),
+                (Set::Agents, "cursor") => *value = "0".into(),
                 (Set::Yaks, "cursor") => *value = "hairy.1.1".into(),
                 (Set::Yaks, "yak_id" | "parent") => *value = self.yaks[0].as_str().into(),
                 (Set::Yaks, "dep_id") => *value = self.yaks[1].as_str().into(),
@@ -249,7 +257,7 @@ async fn a_missing_or_unknown_field_is_named() {
 async fn long_and_unprintable_texts_are_refused_by_the_fields_name() {
     let fixture = Fixture::new().await;
     let mut client = fixture.client().await;
-    let long = "x".repeat(16 * 1024 + 1);
+    let long = "x".repeat(64 * 1024 + 1);
     for entry in Catalogue::new().entries() {
         let base = Value::Object(fixture.arguments(entry));
         for field in
@@ -260,6 +268,8 @@ async fn long_and_unprintable_texts_are_refused_by_the_fields_name() {
             let named = match name {
                 "id" | "depends_on" => "task not found: ",
                 "yak_id" | "dep_id" | "parent" => "ak ",
+                "agentId" => "No agent with ID ",
+                "taskSlug" if entry.name == "get_task_context" => "Task ",
                 _ => field.path.as_str(),
             };
             let texts = [

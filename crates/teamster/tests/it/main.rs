@@ -1,5 +1,6 @@
 //! The tests of the whole program, in one binary. Every file beside this one is a module of it.
 
+mod agents;
 mod bad_input;
 mod cli;
 mod configuration;
