@@ -19,6 +19,7 @@ use teamster_core::{Caller, Command, Context, Decision, Event, Record, State, Ti
 use teamster_log::{AppendError, Commit, CommitId, Head, Log, Settled, Snapshot, settle};
 use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use super::fair::{Fair, WAITING_MAX};
 use super::handle::Shared;
@@ -78,6 +79,8 @@ pub(super) struct Decider {
     timers_rest_until: Timestamp,
     /// The events that the last snapshot includes.
     pub(super) in_snapshot: u64,
+    /// The one that is being made.
+    snapshot: Option<JoinHandle<()>>,
     queue: Fair<Submission>,
     open: Batch,
     in_flight: Option<InFlight>,
@@ -158,6 +161,7 @@ impl Decider {
             snapshots,
             timers_rest_until: Timestamp(i64::MIN),
             in_snapshot,
+            snapshot: None,
             queue: Fair::default(),
             open: Batch::default(),
             in_flight: None,
@@ -363,11 +367,16 @@ impl Decider {
         if state.seq() - self.in_snapshot >= self.snapshots.every {
             // If it fails, the next one comes in as many events; the log has everything meanwhile.
             self.in_snapshot = state.seq();
-            tasks::spawn("make a snapshot", put_snapshot(self.log.clone(), self.head, state));
+            let made = put_snapshot(self.log.clone(), self.head, state);
+            self.snapshot = Some(tasks::spawn("make a snapshot", made));
         }
     }
 
     async fn end(self) -> Result<(), Ended> {
+        // One that is cut off would have to be made again.
+        if let Some(snapshot) = self.snapshot {
+            let _ = snapshot.await;
+        }
         let state = self.shared.published.load_full();
         if state.seq() - self.in_snapshot >= self.snapshots.at_end {
             put_snapshot(self.log.clone(), self.head, state).await;
