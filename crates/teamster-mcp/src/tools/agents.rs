@@ -160,9 +160,11 @@ impl Tool for KillAgent {
 
     async fn call(cx: &Call<'_>, args: KillAgentArgs) -> Result<Reply, ToolError> {
         let which = args.agent_id.trim();
-        let had_ended = cx.state().agents.get(which).is_some_and(|agent| !agent.is_live());
         let done = cx.submit(Command::Agent(agent::Command::Kill { which: which.into() })).await?;
-        let id = done.state.agents.visible(which, cx.caller())?.id.clone();
+        let agent = done.state.agents.visible(which, cx.caller())?;
+        // By what the call caused, so that the same call again, with its key, gets the same answer.
+        let had_ended = done.events.is_empty() && !agent.is_live();
+        let id = agent.id.clone();
         let gone = wait_for_end(cx, &id, patience(cx)).await.is_some();
         let message = match (had_ended, gone) {
             (true, _) => format!("Agent \"{id}\" had ended already"),

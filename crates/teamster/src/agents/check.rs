@@ -50,7 +50,11 @@ pub async fn probe() -> anyhow::Result<Probe> {
 }
 
 /// Starts a program and shakes hands with it; returns what it says of itself, or what went wrong.
-pub async fn check(program: &Program, path: PathBuf, mcp: &Mcp) -> anyhow::Result<Result<Started, String>> {
+pub async fn check(
+    program: &Program,
+    path: PathBuf,
+    mcp: &Mcp,
+) -> anyhow::Result<Result<Started, String>> {
     let trial = Trial::new()?;
     let isolation = trial.supervisor.probe("probe").await.best();
     let directory = std::env::temp_dir();

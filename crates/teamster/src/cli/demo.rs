@@ -25,7 +25,9 @@ const SCRIPT: &str = r#"Have the kitchen cleaned by two workers.
 
 /// Drafts the coordinator and shows what happens until it has ended.
 pub(super) async fn play(data: &DataFiles) -> anyhow::Result<()> {
-    say("a demonstration: three scripted agents work from one list, without a model or an account\n");
+    say(
+        "a demonstration: three scripted agents work from one list, without a model or an account\n",
+    );
     let mut client = Client::connect(data).await?;
     let mut after = skip(&mut client).await?;
     let agent =
@@ -52,7 +54,9 @@ pub(super) async fn play(data: &DataFiles) -> anyhow::Result<()> {
             break;
         }
     }
-    say("\nthat was it; its data is gone. With an agent program of your own: `teamster up`, then `teamster draft`");
+    say(
+        "\nthat was it; its data is gone. With an agent program of your own: `teamster up`, then `teamster draft`",
+    );
     client.post("/api/stop", &json!({})).await?;
     Ok(())
 }

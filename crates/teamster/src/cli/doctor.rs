@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::print;
 use crate::client::Client;
-use crate::{agents, clock};
 use crate::config::DataFiles;
+use crate::{agents, clock};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArgs {
@@ -271,7 +271,11 @@ async fn identity(data: &DataFiles) -> Finding {
         .filter_map(|(what, why_not)| why_not.map(|why| format!("not here: {what} ({why})")))
         .collect();
     if lacking.is_empty() {
-        finding(about, Holds, format!("agents that the hub starts see neither its data nor its processes; {own}"))
+        finding(
+            about,
+            Holds,
+            format!("agents that the hub starts see neither its data nor its processes; {own}"),
+        )
     } else {
         finding(about, Advisory, format!("{}; {own}", lacking.join("; ")))
     }

@@ -11,8 +11,8 @@ use tokio::io::AsyncReadExt;
 
 use super::config::SettingsArgs;
 use super::print;
-use crate::{agents, config};
 use crate::programs::Known;
+use crate::{agents, config};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ProgramArgs {
@@ -77,7 +77,10 @@ async fn check(args: CheckArgs) -> anyhow::Result<()> {
             Ok(started) => (Some(started), None),
             Err(why) => (None, Some(why)),
         };
-        print(&json!({"name": known.name, "path": path, "started": started, "failed": failed}).to_string())?;
+        print(
+            &json!({"name": known.name, "path": path, "started": started, "failed": failed})
+                .to_string(),
+        )?;
         return if outcome.is_ok() { Ok(()) } else { Err(super::Refused.into()) };
     }
     match outcome {
@@ -88,7 +91,10 @@ async fn check(args: CheckArgs) -> anyhow::Result<()> {
             );
             let resumes = if started.can_resume { "can" } else { "cannot" };
             let model = started.model.map(|model| format!(", model {model}")).unwrap_or_default();
-            print(&format!("{} works: {itself}{model}; its sessions {resumes} be resumed", known.name))
+            print(&format!(
+                "{} works: {itself}{model}; its sessions {resumes} be resumed",
+                known.name
+            ))
         }
         Err(why) => anyhow::bail!("{} does not work: {why}", known.name),
     }

