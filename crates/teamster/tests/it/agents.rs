@@ -209,8 +209,9 @@ fn nothing_is_left_of_an_agent_that_resists() {
             .spawn();
         let mut follow = follow.expect("it starts");
         let lines = std::io::BufReader::new(follow.stdout.take().expect("it is piped"));
-        let ready =
-            std::io::BufRead::lines(lines).map_while(Result::ok).any(|line| line.contains("ready"));
+        let ready = std::io::BufRead::lines(lines)
+            .map_while(Result::ok)
+            .any(|line| line.contains(r#""type":"text""#) && line.contains("ready"));
         follow.kill().expect("it can be killed");
         follow.wait().expect("it ends");
         assert!(ready, "the agent never was ready");

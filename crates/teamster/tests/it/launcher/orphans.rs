@@ -46,13 +46,16 @@ setsid sh -c "$stay" "$0" &
 const STAY: &str = r#"echo up; exec sleep "$0""#;
 const CRASH: &str = "echo up; read line; kill -9 $$";
 /// Or it breeds: some that start their successor and end, over and over, and others that stay. None of the former is
-/// there for long enough to be looked up and killed at leisure. Should they get away, they end some day.
+/// there for long enough to be looked up and killed at leisure. Both kinds are few enough not to use up the machine's
+/// process numbers beside other tests.
 const BREED: &str = r#"
 comet='[ "$2" = 0 ] || sh -c "$1" "$0" "$1" $(($2 - 1)) &'
-(setsid sh -c "$comet" "$0" "$comet" 20000 &)
-(setsid sh -c "$comet" "$0" "$comet" 20000 &)
+(setsid sh -c "$comet" "$0" "$comet" 2000 &)
+(setsid sh -c "$comet" "$0" "$comet" 2000 &)
 echo up
-while :; do (setsid sleep "$0" &); done
+n=0
+while [ $n -lt 300 ]; do (setsid sleep "$0" &); n=$((n + 1)); done
+exec sleep "$0"
 "#;
 
 /// A hostile agent, and the mark by which its processes are found: an unlikely time to sleep.
