@@ -1,3 +1,19 @@
-//! Agents: their programs, drivers and processes. So far only the one way to start a process.
+//! Agents: how their processes are started, watched and ended, and how one talks to them.
 
+pub mod agent;
+pub mod dialogue;
+pub mod drivers;
+pub mod isolation;
+pub mod launch;
+pub mod launcher;
+pub mod launches;
+pub mod lines;
 pub mod process;
+#[cfg(target_os = "linux")]
+mod processes;
+pub mod restarts;
+pub mod stdin;
+pub mod supervisor;
+mod tail;
+pub mod transcript;
+mod wire;

@@ -198,6 +198,8 @@ pub struct Agent {
     pub n_below: u32,
     /// How many that it drafted itself have not ended.
     pub n_children: u32,
+    /// Why it is being ended, if it is.
+    pub ending_why: Option<Why>,
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
 }
@@ -397,6 +399,11 @@ impl Agents {
     /// Returns those that have a process, or should have one.
     pub fn active(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.active.iter().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Returns those that have ended and are at hand, the newest first.
+    pub fn ended(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.ended.iter().rev().filter_map(|id| self.by_id.get(id))
     }
 
     pub fn n_live(&self) -> usize {
@@ -683,7 +690,10 @@ impl Agents {
                 agent.token = None;
                 agent.n_interruptions += 1;
             }),
-            Event::KillAsked { id, .. } => self.change(id, |agent| agent.phase = Phase::Ending),
+            Event::KillAsked { id, why } => self.change(id, |agent| {
+                agent.phase = Phase::Ending;
+                agent.ending_why = Some(why.clone());
+            }),
             Event::Ended { id, outcome } => self.end(id, outcome, record),
             Event::Warned { .. } => {}
         }
@@ -710,6 +720,7 @@ impl Agents {
             n_turns: 0,
             n_below: 0,
             n_children: 0,
+            ending_why: None,
             ended_at: None,
             outcome: None,
         };

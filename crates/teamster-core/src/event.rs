@@ -56,6 +56,23 @@ pub enum Refusal {
     Key(#[from] key::Refusal),
 }
 
+impl Refusal {
+    /// Returns what programs know the refusal by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Agent(refusal) => refusal.name(),
+            Self::ClientSession(_)
+            | Self::Hub(_)
+            | Self::Token(_)
+            | Self::Run(_)
+            | Self::Yak(_)
+            | Self::Errand(_)
+            | Self::Role(_)
+            | Self::Key(_) => "Refused",
+        }
+    }
+}
+
 /// How an event is shown where nothing better is known about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
@@ -90,7 +107,12 @@ impl Event {
     }
 
     /// Returns what changed, for those who wait for it. Every event is also a change of [`Topic::Log`].
-    pub fn topic(&self) -> Topic {
+    pub fn topics(&self) -> impl Iterator<Item = Topic> {
+        let any_agent = matches!(self, Self::Agent(_)).then_some(Topic::Agents);
+        std::iter::once(self.topic()).chain(any_agent)
+    }
+
+    fn topic(&self) -> Topic {
         match self {
             Self::ClientSession(_) | Self::Hub(_) => Topic::Log,
             Self::Token(token::Event::Created { token, .. }) => {

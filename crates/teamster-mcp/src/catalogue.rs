@@ -7,24 +7,26 @@ use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::access::Needs;
-use crate::dispatch::{Call, Reply, ToolError};
+use crate::dispatch::{Answer, Call, Reply, ToolError, failed};
 
 /// A set of tools, served together at `/mcp/<name>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Set {
     Session,
+    Agents,
     Yaks,
 }
 
 impl Set {
-    pub const ALL: [Self; 2] = [Self::Session, Self::Yaks];
+    pub const ALL: [Self; 3] = [Self::Session, Self::Agents, Self::Yaks];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
+            Self::Agents => "agents",
             Self::Yaks => "yaks",
         }
     }
@@ -34,10 +36,14 @@ impl Set {
     }
 
     /// Says in the set's own way that something went wrong.
-    pub(crate) fn failure(self, message: &str) -> String {
+    pub(crate) fn failure(self, error: &ToolError) -> (String, Option<Value>) {
         match self {
-            Self::Session => format!("error: {message}"),
-            Self::Yaks => sentence(message),
+            Self::Session => (format!("error: {}", error.says), None),
+            Self::Agents => {
+                let json = json!({"error": error.name, "message": error.says});
+                (json.to_string(), Some(json))
+            }
+            Self::Yaks => (sentence(&error.says), None),
         }
     }
 }
@@ -121,12 +127,15 @@ impl Entry {
     }
 
     /// Says that the caller does not have the tool.
-    pub(crate) fn refusal(&self) -> String {
-        let name = self.name;
-        self.not_granted.map_or_else(
-            || self.set.failure(&format!("{name} is not granted to this token here; tools/list shows what is, and an operator can grant more")),
-            str::to_owned,
-        )
+    pub(crate) fn refusal(&self) -> Answer {
+        let usual = || {
+            let name = self.name;
+            format!(
+                "{name} is not granted to this token here; tools/list shows what is, and an operator can grant more"
+            )
+        };
+        let says = self.not_granted.map_or_else(usual, str::to_owned);
+        failed(self, &ToolError::named("Forbidden", says))
     }
 
     /// Says whether calling the tool changes nothing.

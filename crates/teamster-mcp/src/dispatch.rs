@@ -71,18 +71,38 @@ impl Block {
 
 /// Why a tool failed, in words for whoever called it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ToolError(pub String);
+#[error("{says}")]
+pub struct ToolError {
+    pub says: String,
+    /// What programs know it by, in the sets that tell.
+    pub name: &'static str,
+}
+
+impl ToolError {
+    pub fn new(says: impl Into<String>) -> Self {
+        Self { says: says.into(), name: "Failed" }
+    }
+
+    pub fn named(name: &'static str, says: impl Into<String>) -> Self {
+        Self { says: says.into(), name }
+    }
+}
 
 impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
-        Self(failure.to_string())
+        let name = match &failure {
+            Failure::Refused(refusal) => refusal.name(),
+            Failure::Unavailable(_) => "Unavailable",
+            Failure::Unknown(_) => "OutcomeUnknown",
+        };
+        Self::named(name, failure.to_string())
     }
 }
 
 impl<R: Into<Refusal>> From<R> for ToolError {
     fn from(refusal: R) -> Self {
-        Self(refusal.into().to_string())
+        let refusal = refusal.into();
+        Self::named(refusal.name(), refusal.to_string())
     }
 }
 
@@ -188,6 +208,11 @@ impl Call<'_> {
         self.hub.project_commit().await
     }
 
+    /// Returns the directory of the hub's project.
+    pub fn directory(&self) -> String {
+        self.hub.directory()
+    }
+
     /// Returns who calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
@@ -216,6 +241,7 @@ impl Call<'_> {
         at_most: Duration,
         check: impl FnMut(&State) -> Option<T>,
     ) -> Option<T> {
+        let _waits = self.hub.waits(&self.caller);
         let progress = |waited| self.request.progress.waited(waited);
         hub::wait(self.hub, topic, at_most, progress, check).await
     }
@@ -250,10 +276,10 @@ pub async fn dispatch(
     let key = request.key.as_deref().map(|key| Key::new(key, call_print(entry, scope, arguments)));
     let key = match key.transpose() {
         Ok(key) => key,
-        Err(refusal) => return Ok(Outcome::Answer(failed(entry, &refusal.to_string()))),
+        Err(refusal) => return Ok(Outcome::Answer(failed(entry, &refusal.into()))),
     };
-    if let Err(ToolError(message)) = check_objects(&entry.schema, arguments) {
-        return Ok(Outcome::Answer(failed(entry, &message)));
+    if let Err(wrong) = check_objects(&entry.schema, arguments) {
+        return Ok(Outcome::Answer(failed(entry, &wrong)));
     }
     let call = Call { hub, caller: Caller::of(token), key, request, scope };
     // A panic in one tool is a bug in that tool; its caller is told, and nobody else notices.
@@ -263,11 +289,11 @@ pub async fn dispatch(
         Ok(Ok(Reply::Blocks(content))) => succeeded(content, None),
         Ok(Ok(Reply::Ask(asks))) => return asked(request.client, asks),
         Ok(Ok(Reply::Needs(capability))) => return Err(Fault::Needs(capability)),
-        Ok(Err(ToolError(message))) => failed(entry, &message),
+        Ok(Err(error)) => failed(entry, &error),
         Err(_panic) => {
             tracing::error!(tool = entry.name, "a tool panicked");
             let message = "the tool failed inside; this is a bug in Teamster, the hub's log has the details, and other calls still work";
-            Answer { is_bug: true, ..failed(entry, message) }
+            Answer { is_bug: true, ..failed(entry, &ToolError::named("Bug", message)) }
         }
     };
     Ok(Outcome::Answer(answer))
@@ -294,24 +320,20 @@ pub(crate) fn admit(
     if allowed(token, entry, scope) {
         return Ok(());
     }
-    let text = match hub.state().check_run(token, &scope.run) {
-        Err(bound) if entry.set == crate::Set::Session => entry.set.failure(&bound),
+    Err(match hub.state().check_run(token, &scope.run) {
+        Err(bound) if entry.set == crate::Set::Session => failed(entry, &ToolError::new(bound)),
         Err(_) | Ok(()) => entry.refusal(),
-    };
-    Err(said(text))
+    })
 }
 
 fn succeeded(content: Vec<Block>, structured_content: Option<Value>) -> Answer {
     Answer { content, structured_content, is_error: false, is_bug: false }
 }
 
-pub(crate) fn failed(entry: &Entry, message: &str) -> Answer {
-    said(entry.set.failure(message))
-}
-
-fn said(text: String) -> Answer {
-    let content = vec![Block::text(text)];
-    Answer { content, structured_content: None, is_error: true, is_bug: false }
+/// Says in the set's own way that something went wrong.
+pub(crate) fn failed(entry: &Entry, error: &ToolError) -> Answer {
+    let (text, structured_content) = entry.set.failure(error);
+    Answer { content: vec![Block::text(text)], structured_content, is_error: true, is_bug: false }
 }
 
 /// A client is asked only for what it said it can answer.
@@ -342,6 +364,9 @@ pub(crate) fn in_order(value: &Value) -> Value {
     }
 }
 
+/// What programs know wrong arguments by.
+const INVALID: &str = "ValidationError";
+
 /// Refuses an array where the schema has an object: serde would read it as the object's fields in their order.
 fn check_objects(
     schema: &Map<String, Value>,
@@ -351,9 +376,10 @@ fn check_objects(
         let wants_objects = schema["properties"][name]["items"]["type"] == "object";
         let mut items = argument.as_array().into_iter().flatten().filter(|_| wants_objects);
         if let Some(i) = items.position(Value::is_array) {
-            return Err(ToolError(format!(
-                "{name}[{i}]: invalid type: sequence, expected an object"
-            )));
+            return Err(ToolError::named(
+                INVALID,
+                format!("{name}[{i}]: invalid type: sequence, expected an object"),
+            ));
         }
     }
     Ok(())
@@ -366,12 +392,13 @@ pub(crate) fn arguments<T: DeserializeOwned>(given: &Map<String, Value>) -> Resu
         let problem = error.into_inner().to_string();
         let missing =
             problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        ToolError(match (path.as_str(), missing) {
+        let says = match (path.as_str(), missing) {
             (".", Some(field)) => format!("missing '{field}' parameter"),
             (path, Some(field)) => format!("missing '{field}' in {path}"),
             (".", None) => problem,
             (path, None) => format!("{path}: {problem}"),
-        })
+        };
+        ToolError::named(INVALID, says)
     })
 }
 

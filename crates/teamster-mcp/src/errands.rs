@@ -22,8 +22,8 @@ use crate::access::Scope;
 use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::Entry;
 use crate::dispatch::{
-    self, Answer, Block, Fault, Outcome, Progress, Request, admit, call_print, dispatch, failed,
-    in_order,
+    self, Answer, Block, Fault, Outcome, Progress, Request, ToolError, admit, call_print, dispatch,
+    failed, in_order,
 };
 use crate::door::http::Served;
 use crate::door::seal::{Carried, For};
@@ -94,7 +94,7 @@ async fn call_that_waits(
     mut request: Request,
     whom: For<'_>,
 ) -> Result<Called, Fault> {
-    let refused = |why: &dyn ToString| Ok(Called::Answer(failed(entry, &why.to_string())));
+    let refused = |error: ToolError| Ok(Called::Answer(failed(entry, &error)));
     if let Err(answer) = admit(served.hub.as_ref(), token, scope, entry) {
         return Ok(Called::Answer(answer));
     }
@@ -103,12 +103,12 @@ async fn call_that_waits(
     let key =
         match Key::new(request.key.as_deref().or(new_key.as_deref()).unwrap_or_default(), print) {
             Ok(key) => key,
-            Err(refusal) => return refused(&refusal),
+            Err(refusal) => return refused(refusal.into()),
         };
     let state = served.hub.state();
     let before = match state.errands.by_key(&token.principal, &key) {
         Ok(before) => before,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return refused(refusal.into()),
     };
     let arguments = in_order(&Value::Object(request.arguments.clone())).to_string();
     let arguments: Arc<str> = arguments.into();
@@ -136,7 +136,7 @@ async fn call_that_waits(
     if let Err(refusal) =
         state.errands.check_room(&token.principal, new.arguments.len() + given_bytes)
     {
-        return refused(&refusal);
+        return refused(refusal.into());
     }
 
     request.key = Some(key.key.to_string());
@@ -151,11 +151,11 @@ async fn call_that_waits(
         .submit(Caller::of(token), Command::Errand(errand::Command::Begin(new)), None)
         .await
     {
-        Err(failure) => refused(&failure),
+        Err(failure) => refused(failure.into()),
         Ok(done) => {
             let errand = done.state.errands.by_key(&token.principal, &key);
             let Ok(Some(errand)) = errand.map(Option::<&Arc<Errand>>::cloned) else {
-                return refused(&"the call was given up meanwhile");
+                return refused(ToolError::new("the call was given up meanwhile"));
             };
             let begun = |event: &Event| matches!(event, Event::Errand(errand::Event::Begun { id, .. }) if *id == errand.id);
             // The same call may have become one in the meantime, by another request; then that one goes on.
@@ -198,7 +198,7 @@ async fn join(
         let (which, place) = (id.to_string(), errand.call.place.clone());
         let give = errand::Command::Give { which, place, answers: texts(&request.answers) };
         if let Err(failure) = submit(give).await {
-            return Ok(Called::Answer(failed(entry, &failure.to_string())));
+            return Ok(Called::Answer(failed(entry, &failure.into())));
         }
     }
     let progress = |waited: Duration| request.progress.waited(waited);
@@ -210,7 +210,10 @@ async fn join(
     let errand = match changed.await {
         None => return Ok(handed_over(errand, request.client, entry)),
         Some(None) => {
-            return Ok(Called::Answer(failed(entry, "the call was given up; make it again")));
+            return Ok(Called::Answer(failed(
+                entry,
+                &ToolError::new("the call was given up; make it again"),
+            )));
         }
         Some(Some(errand)) => errand,
     };
@@ -225,8 +228,10 @@ async fn join(
             return Ok(called_of(served, Outcome::Ask(asks), carried, whom));
         }
         Some(errand::Outcome::Answered(answer)) => answer_of(answer),
-        Some(errand::Outcome::Failed(why)) => failed(entry, why),
-        Some(errand::Outcome::Cancelled) => failed(entry, "the call was cancelled; make it again"),
+        Some(errand::Outcome::Failed(why)) => failed(entry, &ToolError::new(&**why)),
+        Some(errand::Outcome::Cancelled) => {
+            failed(entry, &ToolError::new("the call was cancelled; make it again"))
+        }
     };
     // Whether this is written down or not, the caller has its answer; if not, it would get it once more.
     let _ = submit(errand::Command::Collect { id }).await;

@@ -49,8 +49,30 @@ pub trait Hub: Send + Sync + 'static {
     /// Returns what is notified when the topic has changed. Hold it for as long as you wait.
     fn watch(&self, topic: &Topic) -> Watch;
 
+    /// Notes that a caller does nothing but wait, for as long as what is returned is held.
+    fn waits(&self, caller: &Caller) -> Waits;
+
+    /// Returns the directory of the project the hub was started in.
+    fn directory(&self) -> String;
+
     /// Returns the current commit of the project the hub was started in, if it has one.
     fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
+}
+
+/// Held for as long as somebody waits; what is in it is dropped then.
+pub struct Waits(
+    #[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send + Sync>>,
+);
+
+impl Waits {
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(held)))
+    }
+
+    /// Nobody takes note.
+    pub fn unnoticed() -> Self {
+        Self(None)
+    }
 }
 
 /// A claim to be woken when a topic changes.

@@ -85,6 +85,14 @@ impl Hub for TestHub {
         Watch::new(self.changed.clone())
     }
 
+    fn waits(&self, _caller: &Caller) -> crate::hub::Waits {
+        crate::hub::Waits::unnoticed()
+    }
+
+    fn directory(&self) -> String {
+        "/project".into()
+    }
+
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         std::future::ready(None).boxed()
     }

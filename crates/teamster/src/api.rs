@@ -1,5 +1,7 @@
 //! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only.
 
+mod agents;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use teamster_mcp::door::http::{problem, wrong_method};
 use teamster_mcp::hub::{Done, Failure, wait};
 use tokio::sync::watch;
 
+use crate::agents::Live;
 use crate::clock::Clock;
 use crate::hub::Handle;
 use crate::secret;
@@ -37,6 +40,8 @@ pub struct Api {
     pub clock: Arc<dyn Clock>,
     /// Set to true to end the hub.
     pub stop: watch::Sender<bool>,
+    /// Which agents' transcripts grow.
+    pub live: Live,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -57,6 +62,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/yaks", get(yaks))
         .route("/api/yaks/{id}/labels", post(label_yak))
         .route("/api/stop", post(stop))
+        .merge(agents::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .with_state(api)

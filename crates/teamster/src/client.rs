@@ -144,33 +144,16 @@ impl Client {
         arguments: &Value,
         key: Option<&str>,
     ) -> anyhow::Result<(String, bool)> {
-        let mut meta = json!({
-            "io.modelcontextprotocol/protocolVersion": MCP_REVISION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "teamster", "version": env!("CARGO_PKG_VERSION")},
-        });
-        if let (Some(meta), Some(key)) = (meta.as_object_mut(), key) {
-            meta.insert("teamster/key".into(), key.into());
-        }
-        let call = json!({
-            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": {"name": name, "arguments": arguments, "_meta": meta},
-        });
-        let headers = [
-            ("accept", "application/json, text/event-stream"),
-            ("mcp-protocol-version", MCP_REVISION),
-            ("mcp-method", "tools/call"),
-            ("mcp-name", name),
-        ];
+        let call = tool_call(name, arguments, key);
+        let headers = tool_call_headers(name);
         let (status, answer) = self.exchange(Method::POST, path, &headers, Some(&call)).await?;
-        if let Some(text) = answer.pointer("/result/content/0/text").and_then(Value::as_str) {
-            let is_error =
-                answer.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false);
-            return Ok((text.to_owned(), is_error));
+        if let Some(result) = tool_result(&answer) {
+            return Ok(result);
         }
-        let message =
-            answer.pointer("/error/message").or(answer.get("error")).and_then(Value::as_str);
-        bail!("{}", message.map_or_else(|| format!("the hub answered {status}"), str::to_owned))
+        match failure(&answer) {
+            Some(message) => bail!("{message}"),
+            None => bail!("the hub answered {status}"),
+        }
     }
 
     async fn exchange(
@@ -210,7 +193,45 @@ impl Client {
     }
 }
 
-async fn shake_hands(stream: TcpStream) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+/// Returns the message that calls a tool.
+pub(crate) fn tool_call(name: &str, arguments: &Value, key: Option<&str>) -> Value {
+    let mut meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MCP_REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "teamster", "version": env!("CARGO_PKG_VERSION")},
+    });
+    if let (Some(meta), Some(key)) = (meta.as_object_mut(), key) {
+        meta.insert("teamster/key".into(), key.into());
+    }
+    json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": name, "arguments": arguments, "_meta": meta},
+    })
+}
+
+/// Returns the headers that go with a tool call, besides those of any request.
+pub(crate) fn tool_call_headers(name: &str) -> [(&'static str, &str); 4] {
+    [
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", MCP_REVISION),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", name),
+    ]
+}
+
+/// Returns the text of a tool's result and whether the tool failed, if that is what the answer is.
+pub(crate) fn tool_result(answer: &Value) -> Option<(String, bool)> {
+    let text = answer.pointer("/result/content/0/text")?.as_str()?;
+    let is_error = answer.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false);
+    Some((text.to_owned(), is_error))
+}
+
+/// Returns what is said of a failure, in the words of MCP or of the hub.
+pub(crate) fn failure(answer: &Value) -> Option<&str> {
+    answer.pointer("/error/message").or(answer.get("error")).and_then(Value::as_str)
+}
+
+pub(crate) async fn shake_hands(stream: TcpStream) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tasks::spawn("talk to the hub", async move {
         // The end of the connection shows in the request that needed it.

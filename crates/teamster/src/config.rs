@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::settings::VARIABLES;
+
 /// Which workspace a command is about.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Place {
@@ -92,6 +94,23 @@ pub fn config_home() -> anyhow::Result<PathBuf> {
         Some(config) => Ok(config),
         None => Ok(home()?.join(".config")),
     }
+}
+
+/// Returns the settings that the environment has, by the names of its variables.
+pub fn setting_variables() -> Vec<(&'static str, String)> {
+    VARIABLES.iter().filter_map(|(_, name)| Some((*name, variable(name)?))).collect()
+}
+
+/// Returns the directories in which programs are looked for.
+pub fn search_path() -> Vec<PathBuf> {
+    variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+/// Returns where scripted agents keep their sessions. It is a temporary directory that the system clears unless another
+/// is named.
+pub fn scripted_agent_state() -> PathBuf {
+    let named = variable("TEAMSTER_SCRIPTED_STATE").map(PathBuf::from);
+    named.unwrap_or_else(|| std::env::temp_dir().join("teamster-scripted"))
 }
 
 /// Returns how a person calls this program: by its name if that finds it, else by its path.

@@ -1,5 +1,6 @@
 //! The shell around the core: command line, configuration, the hub's loop, and what it serves.
 
+pub mod agents;
 pub mod api;
 pub mod cli;
 pub mod client;
@@ -7,7 +8,11 @@ pub mod clock;
 pub mod config;
 pub mod hub;
 pub mod listen;
+pub mod programs;
 pub mod project;
+pub mod roles;
+mod scripted_agent;
 pub mod secret;
 pub mod serve;
+pub mod settings;
 pub mod tasks;

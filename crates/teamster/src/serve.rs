@@ -26,10 +26,14 @@ use crate::config::{DataFiles, write_private};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::listen::{self, Limits};
 use crate::project::Project;
-use crate::{secret, tasks};
+use crate::settings::Configuration;
+use crate::{agents, secret, tasks};
 
 /// How long connections may take to finish when the hub ends.
 const DOORS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long agents may take to end when the hub ends: longer than the grace of any program.
+const AGENTS_PATIENCE: Duration = Duration::from_secs(75);
 
 /// What a hub is started with.
 #[derive(Debug)]
@@ -39,6 +43,7 @@ pub struct Settings {
     /// Whether the person named the project; then new yaks are called after it from now on.
     pub project_named: bool,
     pub listen: Option<SocketAddr>,
+    pub configuration: Configuration,
 }
 
 /// What a ready hub tells whoever started it.
@@ -56,7 +61,7 @@ pub async fn run(
     progress: impl FnMut(u64, u64),
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
-    let Settings { data, project, project_named, listen } = settings;
+    let Settings { data, project, project_named, listen, configuration } = settings;
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let listener = bind(&data, listen).await?;
     let address = listener.local_addr()?;
@@ -91,7 +96,20 @@ pub async fn run(
         seal: seal(&data)?,
         patience: door::PATIENCE,
     });
-    let api = api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone() });
+    let live = agents::Live::default();
+    let runner = agents::Runner::new(agents::Setup {
+        hub: handle.clone(),
+        log: log.clone(),
+        clock: clock.clone(),
+        data: data.clone(),
+        url: file.url.clone(),
+        configuration,
+        live: live.clone(),
+    })
+    .await?;
+    let agents_stop = runner.stopper();
+    let api =
+        api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone(), live });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
     let listener = listener.tap_io(|stream| {
@@ -116,6 +134,9 @@ pub async fn run(
         let _ = door_ended.send(true);
     });
 
+    // Only now: agents call the hub as soon as they start.
+    tasks::spawn("run agents", runner.run());
+
     write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;
     let agent_token = crate::client::read_token(&data.agent_token())?;
     ready(&Ready { file, agent_token, data: data.directory().to_owned() });
@@ -125,7 +146,11 @@ pub async fn run(
         _ = stopped.wait_for(|stop| *stop) => tracing::info!("stopping: asked by the operator"),
         _ = loop_end.wait_for(Option::is_some) => tracing::error!("stopping: the loop ended"),
     }
-    // First the doors, then the loop, then the log, so that every call that was let in is answered.
+    // Agents end while the doors still answer them. Then the doors, the loop and the log, so that every call that was let
+    // in is answered.
+    if tokio::time::timeout(AGENTS_PATIENCE, agents_stop.stop()).await.is_err() {
+        tracing::warn!("some agents did not end in time; they are killed with the hub");
+    }
     let _ = stop.send(true);
     served.end_streams();
     let mut door_end = door_end;

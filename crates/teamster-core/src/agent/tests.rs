@@ -378,3 +378,89 @@ fn roles_change_only_where_they_differ() {
         ],
     );
 }
+
+/// Random numbers that are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % n as u64).unwrap()
+    }
+}
+
+/// Whatever is asked in whatever order, also late and twice: nobody overspends, nobody ends twice, and no token outlives
+/// its incarnation.
+#[test]
+fn random_histories_keep_the_leash() {
+    let (mut n_ended, mut n_refused) = (0, 0);
+    for seed in 1..=60 {
+        let mut dice = Dice(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+        let mut given = Given::ann_and_bob();
+        let (who, sync) = roles();
+        given.by(who, sync);
+        let mut outcomes = std::collections::BTreeMap::new();
+        for step in 0_u8..200 {
+            let agents: Vec<Arc<Agent>> = given.state.agents.iter().cloned().collect();
+            let any = (!agents.is_empty()).then(|| agents[dice.below(agents.len())].clone());
+            let running: Vec<&str> = agents
+                .iter()
+                .filter(|agent| agent.token.is_some())
+                .map(|agent| agent.id.as_str())
+                .chain(["ann", "bob"])
+                .collect();
+            let caller = running[dice.below(running.len())].to_owned();
+            let role = ["coder", "lead"][dice.below(2)];
+            // What an earlier incarnation says comes too late, and must change nothing.
+            let at = any.as_ref().map(|agent| {
+                let late = u32::from(dice.below(4) == 0);
+                (agent.id.clone(), agent.incarnation.saturating_sub(late))
+            });
+            let (who, command) = match (dice.below(8), at) {
+                (0 | 1, _) | (_, None) => (caller, draft(role, "work")),
+                (2 | 3, Some((id, _))) => {
+                    let secret = SecretHash([step; 32]);
+                    ("hub".into(), Any::Agent(Command::Admit { id, secret }))
+                }
+                (4, Some((id, incarnation))) => {
+                    ("hub".into(), Any::Agent(Command::BeginTurn { id, incarnation }))
+                }
+                (5, Some((id, incarnation))) => {
+                    let outcome = Outcome::failed(Ending::Completed, format!("{step}"));
+                    ("hub".into(), Any::Agent(Command::End { id, incarnation, outcome }))
+                }
+                (6, Some((id, incarnation))) => {
+                    let why = "gone".to_owned();
+                    ("hub".into(), Any::Agent(Command::Interrupt { id, incarnation, why }))
+                }
+                (_, Some((id, _))) => (caller, kill(id.as_str())),
+            };
+            n_refused += usize::from(given.decide(&who, command).is_err());
+            let state = &given.state;
+            for agent in state.agents.iter() {
+                let Limits { depth, children, total, turns, .. } = agent.draft.limits;
+                assert!(agent.n_children <= children, "seed {seed}: {agent:?}");
+                assert!(agent.n_below <= total, "seed {seed}: {agent:?}");
+                assert!(agent.n_turns <= turns, "seed {seed}: {agent:?}");
+                assert!(depth <= 2 && agent.draft.depth <= 2, "seed {seed}: {agent:?}");
+                let token = state.tokens.by_principal(&agent.id.principal()).map(|token| token.id);
+                assert_eq!(token, agent.token, "seed {seed}: {agent:?}");
+                assert_eq!(
+                    agent.token.is_some(),
+                    matches!(agent.phase, Phase::Running | Phase::Ending)
+                );
+                if let Some(outcome) = &agent.outcome {
+                    let first = outcomes.entry(agent.id.clone()).or_insert_with(|| outcome.clone());
+                    assert_eq!(first, outcome, "seed {seed}: it ended twice");
+                }
+            }
+        }
+        n_ended += outcomes.len();
+        given.compacted();
+        let restored = State::from_snapshot(&given.state.to_snapshot());
+        assert_eq!(restored.as_ref(), Some(&given.state));
+    }
+    assert!(n_ended > 500 && n_refused > 500, "{n_ended} ended, {n_refused} refused");
+}

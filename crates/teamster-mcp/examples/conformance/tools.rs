@@ -112,7 +112,7 @@ tools! {
     }
 
     Fails "test_error_handling" Nothing |_, _| {
-        Err(ToolError("This tool intentionally returns an error for testing".into()))
+        Err(ToolError::new("This tool intentionally returns an error for testing"))
     }
 
     Steps "test_tool_with_progress" Nothing |cx, _| {
@@ -250,7 +250,7 @@ tools! {
             return Ok(Reply::Needs(Capability::Tasks));
         }
         sleep(LONG).await;
-        Err(ToolError("This job always fails.".into()))
+        Err(ToolError::new("This job always fails."))
     }
 
     #[waits = true]

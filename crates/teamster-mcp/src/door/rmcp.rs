@@ -17,7 +17,7 @@ use serde_json::Value;
 use teamster_core::errand::{self, Errand};
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Timestamp};
+use teamster_core::{Caller, Command};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -28,6 +28,7 @@ use crate::catalogue::Entry;
 use crate::dispatch::{Answer, Block, Fault, Progress, Request, Resource, Step};
 use crate::errands::{self, Called};
 use crate::hub::Failure;
+use crate::tools::iso;
 
 /// Who asks, and where; the door puts it into each request after it has checked the token.
 #[derive(Debug, Clone)]
@@ -288,10 +289,6 @@ fn payload_of(errand: &Errand) -> Result<TaskPayload, ErrorData> {
         }
         Some(errand::Outcome::Cancelled) => TaskPayload::Cancelled,
     })
-}
-
-fn iso(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
 }
 
 impl ServerHandler for Adapter {

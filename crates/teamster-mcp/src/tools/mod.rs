@@ -1,5 +1,6 @@
 //! The tools, a file for each set. To add one, write it in its set's file and add its line to [`all`].
 
+pub(crate) mod agents;
 pub(crate) mod session;
 pub(crate) mod yaks;
 
@@ -16,6 +17,12 @@ pub fn all() -> Vec<Entry> {
         Entry::of::<session::NoteList>(),
         Entry::of::<session::IterationSummary>(),
         Entry::of::<session::SessionComplete>(),
+        Entry::of::<agents::DraftAgent>(),
+        Entry::of::<agents::AwaitAgent>(),
+        Entry::of::<agents::KillAgent>(),
+        Entry::of::<agents::ListAgents>(),
+        Entry::of::<agents::ListTasks>(),
+        Entry::of::<agents::GetTaskContext>(),
         Entry::of::<yaks::CreateYak>(),
         Entry::of::<yaks::ListYaks>(),
         Entry::of::<yaks::ShowYak>(),
@@ -38,4 +45,9 @@ pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(
     let as_float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
     let whole = number.as_i64().or(as_float.map(|float| float as i64));
     whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number")))
+}
+
+/// Writes a time as clients read it.
+pub(crate) fn iso(at: teamster_core::Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
 }

@@ -31,7 +31,7 @@ fn in_run(done: &Done) -> impl Iterator<Item = &run::Event> {
 
 fn unknown_cursor(cursor: &str) -> ToolError {
     let cursor: String = cursor.chars().take(80).collect();
-    ToolError(format!(
+    ToolError::new(format!(
         "unknown cursor {cursor:?}; pass the one that the last page ended with, or none"
     ))
 }
@@ -71,7 +71,7 @@ impl Tool for TaskAdd {
 
     async fn call(cx: &Call<'_>, TaskAddArgs { tasks }: TaskAddArgs) -> Result<Reply, ToolError> {
         let new = |(i, task): (usize, NewTask)| -> Result<NewItem, ToolError> {
-            let wrong = |field| move |why| ToolError(format!("tasks[{i}].{field}: {why}"));
+            let wrong = |field| move |why| ToolError::new(format!("tasks[{i}].{field}: {why}"));
             let status = given(task.status.as_deref()).map(Status::parse).transpose();
             let priority = task.priority.map(Priority::new).transpose();
             Ok(NewItem {
@@ -139,7 +139,7 @@ impl Tool for TaskUpdate {
             }
             _ => None,
         });
-        updated.map(Reply::Text).ok_or_else(|| ToolError("the update left no trace".into()))
+        updated.map(Reply::Text).ok_or_else(|| ToolError::new("the update left no trace"))
     }
 }
 
@@ -281,7 +281,7 @@ impl Tool for NoteAdd {
     async fn call(cx: &Call<'_>, NoteAddArgs { notes }: NoteAddArgs) -> Result<Reply, ToolError> {
         let new = |(i, note): (usize, NewNoteArgs)| -> Result<NewNote, ToolError> {
             let kind = note::Kind::parse(note.kind.trim());
-            let kind = kind.map_err(|why| ToolError(format!("notes[{i}].type: {why}")))?;
+            let kind = kind.map_err(|why| ToolError::new(format!("notes[{i}].type: {why}")))?;
             Ok(NewNote { content: note.content, kind })
         };
         let notes = notes.into_iter().enumerate().map(new).collect::<Result<_, _>>()?;
@@ -380,7 +380,7 @@ impl Tool for IterationSummary {
             }
             _ => None,
         });
-        let number = number.ok_or_else(|| ToolError("the summary left no trace".into()))?;
+        let number = number.ok_or_else(|| ToolError::new("the summary left no trace"))?;
         Ok(Reply::Text(format!("Summary recorded for iteration #{number}")))
     }
 }

@@ -23,7 +23,7 @@ async fn submit(cx: &Call<'_>, command: YakCommand) -> Result<Done, ToolError> {
 
 /// Says what failed, as these tools do: `Failed to create yak: …`.
 fn failed(doing: &str) -> impl Fn(ToolError) -> ToolError + '_ {
-    move |ToolError(why)| ToolError(format!("Failed to {doing}: {why}"))
+    move |error| ToolError { says: format!("Failed to {doing}: {}", error.says), ..error }
 }
 
 pub(crate) struct CreateYak;
@@ -70,7 +70,7 @@ impl Tool for CreateYak {
             }
             _ => None,
         });
-        created.map(Reply::Text).ok_or_else(|| ToolError("The yak left no trace.".into()))
+        created.map(Reply::Text).ok_or_else(|| ToolError::new("The yak left no trace."))
     }
 }
 
@@ -127,7 +127,7 @@ impl Tool for ListYaks {
 fn listed_status(word: &str) -> Result<Status, ToolError> {
     let shown: String = word.chars().take(80).collect();
     Status::parse(word).map_err(|_| {
-        ToolError(format!("invalid status {shown:?} (must be hairy, shaving, shorn or all)"))
+        ToolError::new(format!("invalid status {shown:?} (must be hairy, shaving, shorn or all)"))
     })
 }
 
@@ -152,7 +152,7 @@ fn rank_of(cursor: &str) -> Result<Rank, ToolError> {
     };
     rank().ok_or_else(|| {
         let cursor: String = cursor.chars().take(80).collect();
-        ToolError(format!(
+        ToolError::new(format!(
             "unknown cursor {cursor:?}; pass the one that the last page ended with, or none"
         ))
     })
@@ -400,7 +400,7 @@ impl Tool for DepYak {
             ),
             other => {
                 let other: String = other.chars().take(80).collect();
-                return Err(ToolError(format!(
+                return Err(ToolError::new(format!(
                     "invalid dep_action {other:?} (must be add or remove)"
                 )));
             }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::print;
 use crate::client::Client;
-use crate::clock;
 use crate::config::DataFiles;
+use crate::{agents, clock};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArgs {
@@ -65,7 +65,7 @@ pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()
         durability(data),
         one_writer(data),
         log(data).await,
-        identity(data),
+        identity(data).await,
         open_files(),
         programs(),
     ];
@@ -255,15 +255,30 @@ async fn log(data: &DataFiles) -> Finding {
     }
 }
 
-fn identity(data: &DataFiles) -> Finding {
-    finding(
-        "identity",
-        Advisory,
-        format!(
-            "each agent has a token of its own, but agents that run as you can read the operator's in {}",
-            data.directory().display()
-        ),
-    )
+async fn identity(data: &DataFiles) -> Finding {
+    let about = "identity";
+    let own = format!(
+        "agents that you start yourself run as you, and can read the operator's token in {}",
+        data.directory().display()
+    );
+    let probe = match agents::probe().await {
+        Ok(probe) => probe,
+        Err(error) => return finding(about, Advisory, format!("unknown: {error:#}; {own}")),
+    };
+    let lacking: Vec<String> = probe
+        .facts()
+        .into_iter()
+        .filter_map(|(what, why_not)| why_not.map(|why| format!("not here: {what} ({why})")))
+        .collect();
+    if lacking.is_empty() {
+        finding(
+            about,
+            Holds,
+            format!("agents that the hub starts see neither its data nor its processes; {own}"),
+        )
+    } else {
+        finding(about, Advisory, format!("{}; {own}", lacking.join("; ")))
+    }
 }
 
 fn open_files() -> Finding {

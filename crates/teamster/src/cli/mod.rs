@@ -1,12 +1,19 @@
 //! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
 
+mod agent;
 mod backup;
+mod config;
 mod connect;
+mod demo;
 mod doctor;
 mod down;
 mod export;
+mod launch;
 mod log;
 mod mcp;
+mod program;
+mod roles;
+mod scripted_agent;
 mod status;
 mod token;
 mod tool;
@@ -47,6 +54,18 @@ enum Verb {
     Tool(tool::ToolArgs),
     /// Work with the backlog
     Yak(yak::YakArgs),
+    /// Start an agent on a task
+    Draft(agent::DraftArgs),
+    /// Wait until an agent has ended, and show its result
+    Await(agent::OneArgs),
+    /// End an agent and all that it drafted
+    Kill(agent::OneArgs),
+    /// List the agents under way
+    Agents(agent::AgentsArgs),
+    /// Look at one agent
+    Agent(agent::AgentArgs),
+    /// List the dossiers, or show what came of one
+    Dossiers(agent::DossiersArgs),
     /// Show what has happened, oldest first
     Log(log::LogArgs),
     /// Make a copy of everything the hub knows; a running hub is not disturbed
@@ -65,6 +84,18 @@ enum Verb {
     Connect(connect::ConnectArgs),
     /// Serve the tools over stdio, for clients that start their servers themselves
     Mcp(mcp::McpArgs),
+    /// Show which agent programs can be run here
+    Program(program::ProgramArgs),
+    /// List the roles that agents can be drafted for
+    Roles(roles::RolesArgs),
+    /// Show what is configured
+    Config(config::ConfigArgs),
+    /// How the hub starts agents; not for people
+    #[command(hide = true)]
+    Launch(launch::LaunchArgs),
+    /// Speak ACP over stdin and stdout, and play the scripts that are in prompts
+    #[command(hide = true)]
+    ScriptedAgent,
 }
 
 /// A tool refused: its sentence has been shown, and there is nothing to add but the exit code.
@@ -75,12 +106,37 @@ struct Refused;
 /// Runs the program.
 pub fn main() -> ExitCode {
     let Cli { place, verb } = Cli::parse();
-    let outcome = place.data_files().and_then(|data| match verb {
+    let outcome = match verb {
+        // It has no data directory, and must not have threads.
+        Verb::Launch(args) => launch::run(args),
+        // An agent is not for any workspace; its home may have none.
+        Verb::ScriptedAgent => scripted_agent::run(),
+        verb => place.data_files().and_then(|data| run(verb, data)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
+    match verb {
         Verb::Up(args) => up::run(data, args),
         Verb::Down => wait_for(down::run(&data)),
         Verb::Status(args) => wait_for(status::run(&data, args)),
         Verb::Tool(args) => wait_for(tool::run(&data, args)),
         Verb::Yak(args) => wait_for(yak::run(&data, args)),
+        Verb::Draft(args) => wait_for(agent::draft(&data, args)),
+        Verb::Await(args) => wait_for(agent::wait(&data, args)),
+        Verb::Kill(args) => wait_for(agent::kill(&data, args)),
+        Verb::Agents(args) => wait_for(agent::list(&data, args)),
+        Verb::Agent(args) => wait_for(agent::agent(&data, args)),
+        Verb::Dossiers(args) => wait_for(agent::dossiers(&data, args)),
         Verb::Log(args) => wait_for(log::run(&data, args)),
         Verb::Backup(args) => wait_for(backup::backup(&data, args)),
         Verb::Restore(args) => wait_for(backup::restore(&data, args)),
@@ -90,15 +146,11 @@ pub fn main() -> ExitCode {
         Verb::Token(args) => wait_for(token::run(&data, args)),
         Verb::Connect(args) => wait_for(connect::run(&data, args)),
         Verb::Mcp(args) => mcp::run(&data, args),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Verb::Program(args) => wait_for(program::run(args)),
+        Verb::Roles(args) => roles::run(&args),
+        Verb::Config(args) => config::run(args),
+        Verb::Launch(args) => launch::run(args),
+        Verb::ScriptedAgent => scripted_agent::run(),
     }
 }
 

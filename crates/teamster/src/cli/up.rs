@@ -30,6 +30,10 @@ pub(super) struct UpArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
 
+    /// Show three scripted agents at work, in a hub of their own that ends with them
+    #[arg(long, conflicts_with_all = ["detach", "listen"])]
+    demo: bool,
+
     /// How `--detach` starts the hub itself
     #[arg(long, hide = true)]
     in_background: bool,
@@ -39,6 +43,9 @@ pub(super) struct UpArgs {
 const READY: &str = "ready";
 
 pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
+    if args.demo {
+        return demonstrate();
+    }
     let directory = match &args.dir {
         Some(dir) => std::fs::canonicalize(dir)
             .with_context(|| format!("there is no directory {}", dir.display()))?,
@@ -65,6 +72,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         }
         bail!("{running}; see `{}`, or stop it with `{}`", data.call("status"), data.call("down"));
     }
+    let configuration = super::config::read_for(&directory);
     if args.detach {
         return detach(&data, &directory, args.dir.is_some(), args.listen);
     }
@@ -73,6 +81,7 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         project: Project::new(directory),
         project_named: args.dir.is_some(),
         listen: args.listen,
+        configuration,
     };
     if args.in_background {
         // From now on the terminal that started us may close.
@@ -112,6 +121,48 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         };
         serve::run(settings, shutdown, progress(), ready).await
     })
+}
+
+/// Runs a hub in a directory of its own, until the demonstration is over.
+fn demonstrate() -> anyhow::Result<()> {
+    let directory = std::env::temp_dir().join(format!("teamster-demo-{}", std::process::id()));
+    make_private_directory(&directory)?;
+    let data = DataFiles::of(&directory.join("data"));
+    let flags = super::demo::SETTINGS.map(str::to_owned).to_vec();
+    let settings = Settings {
+        data: data.clone(),
+        project: Project::new(&directory),
+        project_named: false,
+        listen: None,
+        configuration: super::config::read(directory.clone(), flags),
+    };
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let shutdown = async {
+            // Without it, Ctrl-C ends us all the same, only less tidily.
+            let _ = tokio::signal::ctrl_c().await;
+        };
+        let hub = serve::run(
+            settings,
+            shutdown,
+            |_, _| (),
+            |_| {
+                let _ = ready.send(());
+            },
+        );
+        let played = async {
+            match is_ready.await {
+                Ok(()) => super::demo::play(&data).await,
+                // The hub did not start, and says why.
+                Err(_) => Ok(()),
+            }
+        };
+        let (hub, played) = tokio::join!(hub, played);
+        hub.and(played)
+    });
+    let _ = std::fs::remove_dir_all(&directory);
+    outcome
 }
 
 /// A writer for messages: where they cannot be written, the hub goes on without them.

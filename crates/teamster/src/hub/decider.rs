@@ -327,7 +327,7 @@ impl Decider {
     fn publish(&mut self, state: State, records: &[Record]) {
         self.shared.published.store(Arc::new(state));
         let topics: BTreeSet<Topic> =
-            records.iter().flat_map(|record| &record.events).map(Event::topic).collect();
+            records.iter().flat_map(|record| &record.events).flat_map(Event::topics).collect();
         self.shared.waiters.wake(topics.into_iter().chain([Topic::Log]));
     }
 

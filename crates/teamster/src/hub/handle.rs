@@ -8,10 +8,11 @@ use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_mcp::Hub;
-use teamster_mcp::hub::{Done, Failure, Watch};
+use teamster_mcp::hub::{Done, Failure, Waits, Watch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::decider::{Input, Submission};
+use super::idlers::Idlers;
 use super::waiters::Waiters;
 use crate::clock::Clock;
 use crate::project::Project;
@@ -29,6 +30,7 @@ pub struct Handle {
 pub(super) struct Shared {
     pub(super) published: ArcSwap<State>,
     pub(super) waiters: Waiters,
+    pub(super) idlers: Arc<Idlers>,
 }
 
 impl Handle {
@@ -69,6 +71,11 @@ impl Handle {
         self.shared.waiters.n_waiting()
     }
 
+    /// Returns who does nothing but wait.
+    pub fn idlers(&self) -> &Arc<Idlers> {
+        &self.shared.idlers
+    }
+
     /// Returns how often somebody who waited was woken.
     pub fn n_wakes(&self) -> usize {
         self.shared.waiters.n_wakes()
@@ -95,6 +102,14 @@ impl Hub for Handle {
 
     fn watch(&self, topic: &Topic) -> Watch {
         self.shared.waiters.watch(topic)
+    }
+
+    fn waits(&self, caller: &Caller) -> Waits {
+        Waits::new(self.shared.idlers.clone().enter(&caller.principal))
+    }
+
+    fn directory(&self) -> String {
+        self.project.directory().to_string_lossy().into_owned()
     }
 
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {

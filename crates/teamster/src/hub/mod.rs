@@ -3,10 +3,12 @@
 mod decider;
 mod fair;
 mod handle;
+mod idlers;
 mod open;
 mod waiters;
 
 pub use decider::{Ended, Input, Snapshots, Submission};
 pub use fair::WAITING_MAX;
 pub use handle::Handle;
+pub use idlers::Idlers;
 pub use open::{OpenError, Opened, Parts, start};

@@ -100,6 +100,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
     let shared = Arc::new(Shared {
         published: ArcSwap::from_pointee(state.clone()),
         waiters: Waiters::default(),
+        idlers: Arc::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let handle = Handle {

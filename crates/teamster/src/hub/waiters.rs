@@ -54,7 +54,9 @@ impl Waiters {
     /// Returns how many wait, for whatever it is.
     pub(super) fn n_waiting(&self) -> usize {
         let by_topic = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
-        by_topic.values().map(Weak::strong_count).sum()
+        // For all agents at once waits only what runs them, and that always.
+        let counted = by_topic.iter().filter(|(topic, _)| **topic != Topic::Agents);
+        counted.map(|(_, notify)| notify.strong_count()).sum()
     }
 
     /// Returns how often somebody was woken, for tests that count instead of measuring time.

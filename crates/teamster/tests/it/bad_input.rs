@@ -37,6 +37,10 @@ impl Fixture {
             id.unwrap_or_else(|| panic!("no id in {text:?}")).to_owned()
         };
         let yaks = [yak("first").await, yak("second").await];
+        // No program is installed that could play it, so it ends at once.
+        let draft = json!({"role": "coder", "prompt": "something"});
+        assert!(!client.call("draft_agent", draft).await.1);
+        assert!(!client.call("await_agent", json!({"agentId": "coder-1"})).await.1);
         let n_events = hub.n_events().await;
         Self { hub, token, yaks, n_events }
     }
@@ -64,6 +68,10 @@ impl Fixture {
                     *value =
                         if entry.name == "note-list" { "NOT-1" } else { "remaining.2.TAS-1" }.into()
                 }
+                (Set::Agents, "role") => *value = "coder".into(),
+                (Set::Agents, "agentId") => *value = "coder-1".into(),
+                (Set::Agents, "taskSlug") => *value = "something-1".into(),
+                (Set::Agents, "cursor") => *value = "0".into(),
                 (Set::Yaks, "cursor") => *value = "hairy.1.1".into(),
                 (Set::Yaks, "yak_id" | "parent") => *value = self.yaks[0].as_str().into(),
                 (Set::Yaks, "dep_id") => *value = self.yaks[1].as_str().into(),
@@ -249,7 +257,7 @@ async fn a_missing_or_unknown_field_is_named() {
 async fn long_and_unprintable_texts_are_refused_by_the_fields_name() {
     let fixture = Fixture::new().await;
     let mut client = fixture.client().await;
-    let long = "x".repeat(16 * 1024 + 1);
+    let long = "x".repeat(64 * 1024 + 1);
     for entry in Catalogue::new().entries() {
         let base = Value::Object(fixture.arguments(entry));
         for field in
@@ -260,6 +268,8 @@ async fn long_and_unprintable_texts_are_refused_by_the_fields_name() {
             let named = match name {
                 "id" | "depends_on" => "task not found: ",
                 "yak_id" | "dep_id" | "parent" => "ak ",
+                "agentId" => "No agent with ID ",
+                "taskSlug" if entry.name == "get_task_context" => "Task ",
                 _ => field.path.as_str(),
             };
             let texts = [
@@ -648,9 +658,9 @@ async fn names_in_paths_are_checked() {
         /mcp/session/a;b: 404 run "a;b" is not a valid name; use 1 to 64 letters, digits, `_` or `-`
         /mcp/session/-%1b[31m: 404 run "-%1b[31m" is not a valid name; use 1 to 64 letters, digits, `_` or `-`
         /mcp/yaks/alpha: 404 /mcp/yaks has no parts; only /mcp/session/<run> names a run
-        /mcp/nothing: 404 there is no tool set "nothing"; there are session, yaks
-        /mcp/SESSION: 404 there is no tool set "SESSION"; there are session, yaks
-        /mcp/sess%69on: 404 there is no tool set "sess%69on"; there are session, yaks
+        /mcp/nothing: 404 there is no tool set "nothing"; there are session, agents, yaks
+        /mcp/SESSION: 404 there is no tool set "SESSION"; there are session, agents, yaks
+        /mcp/sess%69on: 404 there is no tool set "sess%69on"; there are session, agents, yaks
         /mcp%2fsession: 404 there is nothing here; MCP clients connect to /mcp
         //mcp: 404 there is nothing here; MCP clients connect to /mcp
         /mcp/session/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx: 404 run "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" is not a valid name; use 1 to 64 letters, digits, `_` or `-`
@@ -723,8 +733,8 @@ async fn the_operators_routes_say_what_is_wrong() {
         POST /api/tokens {"grants":"full"}: 422 Failed to deserialize the JSON body into the target type: grants: invalid type: string "full", expected a sequence at line 1 column 16
         POST /api/tokens {"grants":["full"],"surprise":1}: 422 Failed to deserialize the JSON body into the target type: surprise: unknown field `surprise`, expected one of `name`, `grants`, `run`, `team`, `expires_in_s`, `replace` at line 1 column 29
         POST /api/tokens {"grants":["full"],"name":7}: 422 Failed to deserialize the JSON body into the target type: name: invalid type: integer `7`, expected a string at line 1 column 27
-        POST /api/tokens {"grants":["nothing"]}: 400 grant nothing names no tool set or tool; the sets are session, yaks
-        POST /api/tokens {"grants":["session:nothing"]}: 400 grant session:nothing names no tool set or tool; the sets are session, yaks
+        POST /api/tokens {"grants":["nothing"]}: 400 grant nothing names no tool set or tool; the sets are session, agents, yaks
+        POST /api/tokens {"grants":["session:nothing"]}: 400 grant session:nothing names no tool set or tool; the sets are session, agents, yaks
         POST /api/tokens {"grants":["a b"]}: 400 grant "a b" is not known; use full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`
         POST /api/tokens {"grants":["full"],"name":"a/b"}: 400 name "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
         POST /api/tokens {"grants":["full"],"name":".."}: 400 name ".." is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`

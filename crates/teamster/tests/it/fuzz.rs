@@ -9,6 +9,7 @@
 mod both_adapters;
 mod door;
 mod mutate;
+mod settings;
 mod stored;
 mod tools;
 mod words;

@@ -254,7 +254,7 @@ async fn finish(mut command: Command, home: &Path) -> Output {
 }
 
 /// Returns the path of an agent, or says why the test is skipped; panics if the agent is required.
-fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let installed = match name {
         "claude" => "node_modules/.bin/claude",
         "goose" => "node_modules/@aaif/goose-binary-linux-x64/bin/goose",

@@ -37,8 +37,13 @@ impl Script {
 }
 
 pub(crate) enum Step {
-    Call { tool: String, arguments: Value },
+    Call {
+        tool: String,
+        arguments: Value,
+    },
     Say(String),
+    /// Never answers.
+    Hang,
 }
 
 impl Step {
@@ -66,6 +71,7 @@ pub(crate) struct ScriptedModel {
 struct Shared {
     scripts: Vec<Script>,
     requests: Mutex<Vec<Request>>,
+    asked: tokio::sync::Notify,
 }
 
 /// One request that an agent made, and what it got.
@@ -81,6 +87,8 @@ pub(crate) struct Request {
 enum Answer {
     /// Step `step` of the script for `prompt`.
     Step { prompt: String, step: usize, reply: Reply },
+    /// The script says not to answer.
+    Hung { prompt: String, step: usize },
     /// The script could not go on; the agent is told the reason as the model's words.
     Stuck { prompt: String, step: usize, reason: String },
     /// No turn of a script: titles, probes, suggestions.
@@ -97,8 +105,11 @@ enum Reply {
 
 impl ScriptedModel {
     pub(crate) async fn start(scripts: impl IntoIterator<Item = Script>) -> Self {
-        let shared =
-            Arc::new(Shared { scripts: scripts.into_iter().collect(), requests: Mutex::default() });
+        let shared = Arc::new(Shared {
+            scripts: scripts.into_iter().collect(),
+            requests: Mutex::default(),
+            asked: tokio::sync::Notify::new(),
+        });
         let router = Router::new()
             .fallback(serve)
             // Agents send their whole context with every request.
@@ -116,6 +127,32 @@ impl ScriptedModel {
     /// Returns every request so far; printed one per line, they are the model's side of the story.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().expect("no request panicked").clone()
+    }
+
+    /// Returns the tools that were offered when the script for `prompt` was played.
+    pub(crate) fn offered_in(&self, prompt: &str) -> Vec<String> {
+        let requests = self.requests();
+        let request = requests.iter().find(
+            |request| matches!(&request.answer, Answer::Step { prompt: of, .. } if of == prompt),
+        );
+        request.expect("the script was played").offered_tools.clone()
+    }
+
+    /// Waits until the model was asked for this step of the script for `prompt`.
+    pub(crate) async fn until_asked(&self, prompt: &str, step: usize) {
+        let asked = |request: &Request| match &request.answer {
+            Answer::Step { prompt: of, step: at, .. } | Answer::Hung { prompt: of, step: at } => {
+                of == prompt && *at == step
+            }
+            Answer::Stuck { .. } | Answer::Aside | Answer::Other(_) => false,
+        };
+        loop {
+            let more = self.shared.asked.notified();
+            if self.requests().iter().any(asked) {
+                return;
+            }
+            more.await;
+        }
     }
 
     /// Panics, with every request, unless the whole script for `prompt` was played and never got stuck.
@@ -153,6 +190,7 @@ impl fmt::Display for Request {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Hung { prompt, step } => write!(f, "{prompt:?} step {step}: no answer"),
             Self::Step { prompt, step, reply: Reply::Text(text) } => {
                 write!(f, "{prompt:?} step {step}: {text:?}")
             }
@@ -171,7 +209,7 @@ impl Answer {
         match self {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
-            Self::Aside | Self::Other(_) => Reply::Text("ok".to_owned()),
+            Self::Hung { .. } | Self::Aside | Self::Other(_) => Reply::Text("ok".to_owned()),
         }
     }
 }
@@ -202,8 +240,12 @@ async fn serve(
 
     let conversation = (api.read)(&body);
     let answer = shared.answer(&conversation);
+    let hangs = matches!(answer, Answer::Hung { .. });
     let reply = answer.reply();
     shared.record(format!("{method} {path}"), conversation.tools, answer);
+    if hangs {
+        return std::future::pending().await;
+    }
     // Call ids must be unique within a conversation, which has a longer history at every request.
     let id = format!("call_{}", conversation.turns.len());
     let whole = (api.whole)(&reply, &id, body["model"].as_str().unwrap_or("scripted"));
@@ -218,6 +260,7 @@ impl Shared {
     fn record(&self, path: String, offered_tools: Vec<String>, answer: Answer) {
         let request = Request { path, offered_tools, answer };
         self.requests.lock().expect("no request panicked").push(request);
+        self.asked.notify_waiters();
     }
 
     fn answer(&self, Conversation { turns, tools }: &Conversation) -> Answer {
@@ -235,6 +278,9 @@ impl Shared {
             return Answer::Aside;
         }
         let prompt = script.prompt.clone();
+        if matches!(script.steps[step], Step::Hang) {
+            return Answer::Hung { prompt, step };
+        }
         match script.reply(step, since, tools) {
             Ok(reply) => Answer::Step { prompt, step, reply },
             Err(reason) => {
@@ -247,6 +293,7 @@ impl Shared {
 impl Script {
     fn reply(&self, step: usize, since: &[Turn], tools: &[String]) -> Result<Reply, String> {
         match &self.steps[step] {
+            Step::Hang => Err("it hangs".to_owned()),
             Step::Say(text) => Ok(Reply::Text(text.clone())),
             Step::Call { tool, arguments } => {
                 let offered = find_tool(tool, tools).ok_or_else(|| {
@@ -576,6 +623,7 @@ fn check(api: &Api, body: &Value, expected: Expect) {
     let shared = Shared {
         scripts: vec![Script::new("work", [claim, complete])],
         requests: Mutex::default(),
+        asked: tokio::sync::Notify::new(),
     };
     expected.assert_eq(&shared.answer(&(api.read)(body)).to_string());
 }

@@ -95,7 +95,7 @@ fn both_eras_work_over_stdio_under_a_name_of_their_own() {
         let name = format!("client-{n}");
         let mut client = Client::start(&hub, &["--name", &name], revision);
         let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
-        assert_eq!(tools.as_array().map(Vec::len), Some(16), "{tools}");
+        assert_eq!(tools.as_array().map(Vec::len), Some(22), "{tools}");
         assert_eq!(
             client.call("task-add", json!({"tasks": [{"content": name}]})),
             format!("Added 1 task(s):\n  TAS-{}: {name}", n + 1)
@@ -154,7 +154,7 @@ fn a_run_and_grants_hold_over_stdio() {
     assert!(!output.status.success());
     assert_eq!(
         String::from_utf8_lossy(&output.stderr).trim(),
-        "error: grant everything names no tool set or tool; the sets are session, yaks"
+        "error: grant everything names no tool set or tool; the sets are session, agents, yaks"
     );
 }
 

@@ -69,7 +69,7 @@ impl Tool for SayAnything {
                 cx.progress(0.5, Some(1.0), Some("half".into()));
                 Ok(Reply::Text("whole".into()))
             }
-            other => Err(ToolError(format!("how: {other}?"))),
+            other => Err(ToolError::new(format!("how: {other}?"))),
         }
     }
 }

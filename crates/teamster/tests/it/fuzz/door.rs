@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
+use teamster::agents::Live;
 use teamster::api::{self, Api};
 use teamster::clock::SystemClock;
 use teamster::{secret, tasks};
@@ -74,7 +75,13 @@ impl Door {
         });
         let log = Arc::new(Memory::new(&world.store));
         let stop = watch::Sender::new(false);
-        let api = api::router(Api { hub, log, clock: Arc::new(SystemClock), stop });
+        let api = api::router(Api {
+            hub,
+            log,
+            clock: Arc::new(SystemClock),
+            stop,
+            live: Live::default(),
+        });
         let router = TowerToHyperService::new(routes(served.clone(), api, 80));
         Self { world, served, router }
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use teamster::secret;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken, SecretHash, Token};
-use teamster_core::{Caller, Command, PrincipalName, RunName};
+use teamster_core::{Caller, Command, PrincipalName, RunName, role};
 use teamster_log::memory::{Faults, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::access::Scope;
@@ -34,6 +34,12 @@ pub(super) fn good_calls() -> Vec<(&'static str, Value)> {
         ("note-list", json!({"type": "tip", "cursor": "NOT-1"})),
         ("iteration-summary", json!({"summary": "done"})),
         ("session-complete", json!({})),
+        ("draft_agent", json!({"role": "coder", "prompt": "do it", "taskSlug": "a-task"})),
+        ("await_agent", json!({"agentId": "coder-1"})),
+        ("kill_agent", json!({"agentId": "coder-2"})),
+        ("list_agents", json!({"cursor": "0"})),
+        ("list_tasks", json!({"cursor": "1"})),
+        ("get_task_context", json!({"taskSlug": "a-task"})),
         (
             "create_yak",
             json!({"title": "t", "yak_type": "bug", "priority": 2, "description": "d", "parent": "YAK"}),
@@ -49,6 +55,22 @@ pub(super) fn good_calls() -> Vec<(&'static str, Value)> {
         ("regrow_yak", json!({"yak_id": "YAK"})),
         ("dep_yak", json!({"yak_id": "YAK", "dep_action": "add", "dep_id": "YAK"})),
     ]
+}
+
+/// A role whose agents nobody runs here.
+fn coder() -> role::Role {
+    role::Role {
+        name: role::RoleName::parse("coder").expect("a name"),
+        description: "writes code".into(),
+        category: "coding".into(),
+        program: "none".into(),
+        model: None,
+        grants: Grants::everything(),
+        limits: role::Limits::USUAL,
+        directory: None,
+        stall_ms: 1_000,
+        prompt: "".into(),
+    }
 }
 
 /// A hub inside the test with one token that may do everything.
@@ -82,6 +104,8 @@ impl World {
             let token = done.state.tokens.by_secret(&secret).expect("it lives").clone();
             let prefix = teamster_core::yak::Command::SetPrefix { prefix: "p".into() };
             hub.handle.submit(Caller::hub(), Command::Yak(prefix), None).await.expect("it is set");
+            let roles = Command::Role(role::Command::Sync(vec![coder()]));
+            hub.handle.submit(Caller::hub(), roles, None).await.expect("they are set");
             (hub, token)
         });
         Self { runtime, store, hub, token }

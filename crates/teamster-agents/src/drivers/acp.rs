@@ -1,0 +1,564 @@
+//! The driver for the Agent Client Protocol, version 1.
+//!
+//! The messages are those of agent-client-protocol-schema. The loop is our own, because the connection of
+//! agent-client-protocol puts what it reads into a queue without a bound. We offer no files and no terminals: agents use
+//! their own, inside their sandbox.
+
+mod calls;
+mod models;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, AuthMethod, CLIENT_METHOD_NAMES, CancelNotification, ContentBlock,
+    ContentChunk, EmbeddedResourceResource, ErrorCode, HttpHeader, Implementation,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, McpServer, McpServerHttp,
+    NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PermissionOptionKind, PlanEntry,
+    PlanEntryStatus, PromptRequest, RequestPermissionOutcome, RequestPermissionResponse,
+    ResumeSessionRequest, SelectedPermissionOutcome, SessionUpdate, StopReason, ToolCallUpdate,
+    UsageUpdate,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use self::calls::Calls;
+use self::models::Models;
+use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
+use super::{Driver, Out, usage_limit};
+use crate::agent::{
+    Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, OPTIONS_MAX,
+    PermissionId, PermissionKind, PermissionOption, Piece, Program, STEPS_MAX, Started, Step,
+    StepStatus, Tokens, ToolCall, TurnEnd, Usage, clipped,
+};
+
+#[derive(Debug, Default)]
+pub struct Acp {
+    begin: Begin,
+    /// What is known of the agent so far; said when it is complete.
+    started: Started,
+    login: Option<String>,
+    can: Can,
+    /// The one request that is not answered yet. There is never a second one.
+    asked: Option<(u64, Asked)>,
+    n_asked: u64,
+    cancelled: bool,
+    calls: Calls,
+    usage: Usage,
+    permissions: Vec<(PermissionId, Box<RawValue>)>,
+    n_permissions: u64,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Initialize,
+    /// `session/load` or `session/resume`.
+    Resume,
+    New,
+    Model(String),
+    Prompt,
+}
+
+/// What the program can do.
+#[derive(Debug, Default)]
+struct Can {
+    load: bool,
+    resume: bool,
+    mcp_over_http: bool,
+}
+
+impl Driver for Acp {
+    fn begin(&mut self, begin: &Begin, out: &mut Out) {
+        if begin.directory.to_str().is_none() {
+            let directory = begin.directory.display();
+            return not_started(format!("the name of {directory} is not UTF-8"), out);
+        }
+        self.begin = begin.clone();
+        let us = Implementation::new("teamster", env!("CARGO_PKG_VERSION"));
+        let params = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
+        self.ask(Asked::Initialize, AGENT_METHOD_NAMES.initialize, &params, out);
+    }
+
+    fn prompt(&mut self, text: &str, out: &mut Out) {
+        self.cancelled = false;
+        let blocks = vec![ContentBlock::from(text)];
+        let params = PromptRequest::new(self.started.session.clone(), blocks);
+        self.ask(Asked::Prompt, AGENT_METHOD_NAMES.session_prompt, &params, out);
+    }
+
+    fn cancel(&mut self, out: &mut Out) {
+        self.cancelled = true;
+        let params = CancelNotification::new(self.started.session.clone());
+        out.send(&json_rpc::notification(AGENT_METHOD_NAMES.session_cancel, &params));
+    }
+
+    fn answer(&mut self, permission: PermissionId, option: Option<&str>, out: &mut Out) {
+        let Some(at) = self.permissions.iter().position(|(id, _)| *id == permission) else {
+            return;
+        };
+        let (_, id) = self.permissions.swap_remove(at);
+        let outcome = match option {
+            Some(option) => RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(
+                option.to_owned(),
+            )),
+            None => RequestPermissionOutcome::Cancelled,
+        };
+        out.send(&json_rpc::answer(&id, &RequestPermissionResponse::new(outcome)));
+    }
+
+    fn hear(&mut self, line: &[u8], out: &mut Out) {
+        match json_rpc::parse(line) {
+            Ok(Message::Answer { id, outcome }) => self.answered(id, outcome, out),
+            Ok(Message::Notification { method, params }) => self.notified(&method, params, out),
+            Ok(Message::Request { id, method, params }) => {
+                if method == CLIENT_METHOD_NAMES.session_request_permission {
+                    self.permission_asked(id, params, out);
+                } else {
+                    let message = format!("{} is not offered", clipped(method, LABEL_BYTES_MAX));
+                    out.send(&json_rpc::error(&id, METHOD_NOT_FOUND, &message));
+                    out.trouble(message);
+                }
+            }
+            Err(wrong) => out.trouble(wrong),
+        }
+    }
+}
+
+/// The handshake: initialize, then a session, then its model.
+impl Acp {
+    fn ask(&mut self, asked: Asked, method: &str, params: &impl Serialize, out: &mut Out) {
+        self.n_asked += 1;
+        self.asked = Some((self.n_asked, asked));
+        out.send(&json_rpc::request(self.n_asked, method, params));
+    }
+
+    fn answered(&mut self, id: &str, outcome: Result<&str, Failure>, out: &mut Out) {
+        let Some((_, asked)) = self.asked.take_if(|(asked, _)| asked.to_string() == id) else {
+            return out.trouble(format!("an answer to {id}, which was not asked"));
+        };
+        match (asked, outcome) {
+            (Asked::Initialize, Ok(result)) => self.initialized(result, out),
+            (Asked::New, Ok(result)) => self.opened(result, false, out),
+            (Asked::Resume, Ok(result)) => self.opened(result, true, out),
+            (Asked::Resume, Err(failure)) => {
+                self.cannot_resume(format!("the session could not be resumed: {failure}"), out);
+            }
+            (Asked::Initialize | Asked::New, Err(failure)) => {
+                not_started(self.explain(&failure), out);
+            }
+            (Asked::Model(model), Ok(_)) => {
+                self.started.model = Some(model);
+                self.start(out);
+            }
+            (Asked::Model(model), Err(failure)) => {
+                out.trouble(format!("the model {model} could not be chosen: {failure}"));
+                self.start(out);
+            }
+            (Asked::Prompt, Ok(result)) => self.turn_ended(result, out),
+            (Asked::Prompt, Err(failure)) => self.turn_failed(&failure, out),
+        }
+    }
+
+    fn initialized(&mut self, result: &str, out: &mut Out) {
+        let answer: InitializeResponse = match serde_json::from_str(result) {
+            Ok(answer) => answer,
+            Err(error) => {
+                return not_started(format!("its answer to initialize is wrong: {error}"), out);
+            }
+        };
+        if answer.protocol_version != ProtocolVersion::V1 {
+            let version = answer.protocol_version;
+            return not_started(format!("it speaks version {version} of ACP, not 1"), out);
+        }
+        let capabilities = answer.agent_capabilities;
+        self.can = Can {
+            load: capabilities.load_session,
+            resume: capabilities.session_capabilities.resume.is_some(),
+            mcp_over_http: capabilities.mcp_capabilities.http,
+        };
+        self.started.can_resume = self.can.load || self.can.resume;
+        self.started.program = answer.agent_info.map(|info| Program {
+            name: clipped(info.name, LABEL_BYTES_MAX),
+            version: clipped(info.version, LABEL_BYTES_MAX),
+        });
+        self.login = answer.auth_methods.iter().find_map(AuthMethod::description).map(Into::into);
+        if !self.begin.mcp_servers.is_empty() && !self.can.mcp_over_http {
+            return not_started("it cannot use MCP servers over HTTP".to_owned(), out);
+        }
+        match self.begin.resume.as_ref().map(|resume| resume.session.clone()) {
+            Some(session) => self.resume(session, out),
+            None => self.open(out),
+        }
+    }
+
+    fn resume(&mut self, session: String, out: &mut Out) {
+        let directory = self.begin.directory.clone();
+        if self.can.load {
+            let params =
+                LoadSessionRequest::new(session, directory).mcp_servers(self.mcp_servers());
+            self.ask(Asked::Resume, AGENT_METHOD_NAMES.session_load, &params, out);
+        } else if self.can.resume {
+            let params =
+                ResumeSessionRequest::new(session, directory).mcp_servers(self.mcp_servers());
+            self.ask(Asked::Resume, AGENT_METHOD_NAMES.session_resume, &params, out);
+        } else {
+            self.cannot_resume("it cannot resume sessions".to_owned(), out);
+        }
+    }
+
+    fn cannot_resume(&mut self, why: String, out: &mut Out) {
+        if self.begin.resume.take().is_some_and(|resume| resume.or_new) {
+            out.trouble(format!("{why}; this is a new session"));
+            self.open(out);
+        } else {
+            not_started(why, out);
+        }
+    }
+
+    fn open(&mut self, out: &mut Out) {
+        let params =
+            NewSessionRequest::new(self.begin.directory.clone()).mcp_servers(self.mcp_servers());
+        self.ask(Asked::New, AGENT_METHOD_NAMES.session_new, &params, out);
+    }
+
+    fn mcp_servers(&self) -> Vec<McpServer> {
+        let server = |server: &crate::agent::McpServer| {
+            let headers = server.headers.iter();
+            let headers = headers.map(|(name, value)| HttpHeader::new(name.clone(), value.clone()));
+            let http = McpServerHttp::new(server.name.clone(), server.url.clone());
+            McpServer::Http(http.headers(headers.collect()))
+        };
+        self.begin.mcp_servers.iter().map(server).collect()
+    }
+
+    fn opened(&mut self, result: &str, resumed: bool, out: &mut Out) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Opened {
+            session_id: Option<String>,
+        }
+        let opened: Option<Opened> = serde_json::from_str(result).ok();
+        let asked = self.begin.resume.take().map(|resume| resume.session);
+        // The answer to session/load need not name the session, nor say anything at all.
+        let session = opened.and_then(|opened| opened.session_id).or(asked);
+        match session {
+            Some(session) if (1..=ID_BYTES_MAX).contains(&session.len()) => {
+                self.started.session = session;
+            }
+            _ => return not_started("its answer does not name the session".to_owned(), out),
+        }
+        self.started.resumed = resumed;
+        self.choose_model(&Models::offered(result), out);
+    }
+
+    fn choose_model(&mut self, models: &Models, out: &mut Out) {
+        self.started.model.clone_from(&models.current);
+        self.started.models.clone_from(&models.offered);
+        let Some(wanted) = self.begin.model.take().filter(|wanted| models.is_other(wanted)) else {
+            return self.start(out);
+        };
+        match models.choose(&self.started.session, &wanted) {
+            Some((method, params)) => self.ask(Asked::Model(wanted), method, &params, out),
+            None => {
+                out.trouble(format!("it does not offer the model {wanted}"));
+                self.start(out);
+            }
+        }
+    }
+
+    fn start(&mut self, out: &mut Out) {
+        // It holds a token, which nobody needs any more.
+        self.begin = Begin::default();
+        out.event(Event::Started(self.started.clone()));
+    }
+
+    /// What a person has to know who wants to run this program.
+    fn explain(&self, failure: &Failure) -> String {
+        let login_wanted = failure.code == i64::from(i32::from(ErrorCode::AuthRequired));
+        match &self.login {
+            Some(login) if login_wanted => format!("{failure}; {login}"),
+            _ => failure.to_string(),
+        }
+    }
+}
+
+/// The turn: what the program says while it works, and how it ends.
+impl Acp {
+    fn notified(&mut self, method: &str, params: &str, out: &mut Out) {
+        if method == CLIENT_METHOD_NAMES.session_update {
+            if let Err(wrong) = self.updated(params, out) {
+                out.trouble(wrong);
+            }
+        } else if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request {
+            self.permission_withdrawn(params, out);
+        } else if !method.starts_with(['_', '$']) {
+            // Those are extensions, which one may ignore without a word.
+            out.trouble(format!("an unknown notification: {method}"));
+        }
+    }
+
+    fn updated(&mut self, params: &str, out: &mut Out) -> Result<(), String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            session_id: Cow<'a, str>,
+            #[serde(borrow)]
+            update: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Kind<'a> {
+            #[serde(borrow)]
+            session_update: Cow<'a, str>,
+        }
+        let Params { session_id, update } =
+            serde_json::from_str(params).map_err(|error| format!("a wrong update: {error}"))?;
+        // While a session is loaded, what happened in it is told again, and is known.
+        if self.started.session.is_empty() {
+            return Ok(());
+        }
+        if session_id != self.started.session {
+            let session_id = clipped(session_id, ID_BYTES_MAX);
+            return Err(format!("an update of another session: {session_id}"));
+        }
+        let update: SessionUpdate = serde_json::from_str(update.get()).map_err(|error| {
+            let kind: Option<Kind<'_>> = serde_json::from_str(update.get()).ok();
+            let kind = kind.map_or(Cow::Borrowed("without a kind"), |kind| kind.session_update);
+            format!("a wrong update, {kind}: {}", brief(&error))
+        })?;
+        match update {
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                out.events.extend(piece(chunk).map(Event::Text))
+            }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                out.events.extend(piece(chunk).map(Event::Thought));
+            }
+            SessionUpdate::ToolCall(call) => self.calls.update(call.into(), out)?,
+            SessionUpdate::ToolCallUpdate(update) => self.calls.update(update, out)?,
+            SessionUpdate::Plan(plan) => out.event(Event::Plan { steps: steps(plan.entries) }),
+            SessionUpdate::UsageUpdate(update) => self.used(update, out),
+            // Our own prompts, and what only matters to somebody who sits before the program.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn used(&mut self, update: UsageUpdate, out: &mut Out) {
+        let UsageUpdate { used, size, cost, .. } = update;
+        let cost = cost.filter(|cost| cost.amount >= 0.0).map(|cost| Cost {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a cast of a positive float saturates"
+            )]
+            micros: (cost.amount * 1e6).round() as u64,
+            currency: clipped(cost.currency, LABEL_BYTES_MAX),
+        });
+        let cost = cost.or_else(|| self.usage.cost.clone());
+        let usage = Usage { tokens: None, context: Some(Context { used, size }), cost };
+        // Some programs repeat it with every message.
+        if usage != self.usage {
+            self.usage = usage.clone();
+            out.event(Event::Usage(usage));
+        }
+    }
+
+    fn turn_ended(&mut self, result: &str, out: &mut Out) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Ended {
+            stop_reason: StopReason,
+        }
+        if let Some(tokens) = tokens(result) {
+            out.event(Event::Usage(Usage { tokens: Some(tokens), ..Usage::default() }));
+        }
+        let end = match serde_json::from_str(result) {
+            Ok(Ended { stop_reason }) => match stop_reason {
+                StopReason::EndTurn => TurnEnd::Done,
+                StopReason::Cancelled => TurnEnd::Cancelled,
+                StopReason::Refusal => TurnEnd::Refused,
+                StopReason::MaxTokens => TurnEnd::MaxTokens,
+                StopReason::MaxTurnRequests => TurnEnd::MaxTurns,
+                other => TurnEnd::Failed { message: format!("it stopped for: {other:?}") },
+            },
+            Err(error) => {
+                TurnEnd::Failed { message: format!("its turn ended oddly: {}", brief(&error)) }
+            }
+        };
+        self.end_turn(end, out);
+    }
+
+    fn turn_failed(&mut self, failure: &Failure, out: &mut Out) {
+        // Some programs report the exceptions that a cancellation causes in them.
+        if self.cancelled {
+            return self.end_turn(TurnEnd::Cancelled, out);
+        }
+        let message = clipped(self.explain(failure), MESSAGE_BYTES_MAX);
+        out.events.extend(usage_limit::recognise(&message));
+        self.end_turn(TurnEnd::Failed { message }, out);
+    }
+
+    fn end_turn(&mut self, end: TurnEnd, out: &mut Out) {
+        self.calls = Calls::default();
+        out.event(Event::TurnEnded(end));
+    }
+}
+
+/// Permissions.
+impl Acp {
+    fn permission_asked(&mut self, id: Box<RawValue>, params: &str, out: &mut Out) {
+        match self.read_permission(params, out) {
+            Ok((call, options)) => {
+                self.n_permissions += 1;
+                let permission = PermissionId(self.n_permissions);
+                self.permissions.push((permission, id));
+                out.event(Event::PermissionAsked { id: permission, call, options });
+            }
+            Err(wrong) => {
+                let wrong = clipped(wrong, LABEL_BYTES_MAX);
+                out.send(&json_rpc::error(&id, INVALID_PARAMS, &wrong));
+                out.trouble(format!("a wrong request for permission: {wrong}"));
+            }
+        }
+    }
+
+    fn read_permission(
+        &mut self,
+        params: &str,
+        out: &mut Out,
+    ) -> Result<(ToolCall, Vec<PermissionOption>), String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            session_id: String,
+            tool_call: ToolCallUpdate,
+            options: Vec<Offered>,
+        }
+        // Unlike the schema's, this one bears kinds that are not known yet.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Offered {
+            option_id: String,
+            name: String,
+            #[serde(default)]
+            kind: Value,
+        }
+        let Params { session_id, tool_call, options } =
+            serde_json::from_str(params).map_err(|error| error.to_string())?;
+        if self.started.session.is_empty() || session_id != self.started.session {
+            return Err("there is no such session".to_owned());
+        }
+        let too_long = |offered: &Offered| offered.option_id.len() > ID_BYTES_MAX;
+        if options.len() > OPTIONS_MAX || options.iter().any(too_long) {
+            return Err("there are too many options, or too long ones".to_owned());
+        }
+        let options = options.into_iter().map(|offered| PermissionOption {
+            id: offered.option_id,
+            name: clipped(offered.name, LABEL_BYTES_MAX),
+            kind: permission_kind(offered.kind),
+        });
+        Ok((self.calls.ask(tool_call, out)?, options.collect()))
+    }
+
+    fn permission_withdrawn(&mut self, params: &str, out: &mut Out) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            request_id: &'a RawValue,
+        }
+        let Ok(Params { request_id }) = serde_json::from_str(params) else {
+            return;
+        };
+        let found = self.permissions.iter().find(|(_, id)| id.get() == request_id.get());
+        if let Some((permission, _)) = found {
+            let permission = *permission;
+            self.answer(permission, None, out);
+            out.event(Event::PermissionAnswered { id: permission, option: None });
+        }
+    }
+}
+
+fn not_started(message: String, out: &mut Out) {
+    let message = clipped(message, MESSAGE_BYTES_MAX);
+    out.event(Event::NotStarted { message });
+}
+
+/// The error without the list of everything that would have been right.
+fn brief(error: &serde_json::Error) -> String {
+    let error = error.to_string();
+    error.split(", expected").next().unwrap_or_default().to_owned()
+}
+
+fn piece(chunk: ContentChunk) -> Option<Piece> {
+    let text = text(chunk.content);
+    let message = chunk.message_id.map(|id| id.0.to_string());
+    let message = message.filter(|id| id.len() <= ID_BYTES_MAX);
+    (!text.is_empty()).then_some(Piece { text, message })
+}
+
+/// A block of content as text, or what stands for it.
+fn text(block: ContentBlock) -> String {
+    match block {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
+        ContentBlock::Resource(resource) => match resource.resource {
+            EmbeddedResourceResource::TextResourceContents(contents) => contents.text,
+            _ => "[a resource]".to_owned(),
+        },
+        ContentBlock::Image(_) => "[an image]".to_owned(),
+        ContentBlock::Audio(_) => "[a sound]".to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn steps(entries: Vec<PlanEntry>) -> Vec<Step> {
+    let step = |entry: PlanEntry| Step {
+        text: clipped(entry.content, LABEL_BYTES_MAX),
+        status: match entry.status {
+            PlanEntryStatus::InProgress => StepStatus::InProgress,
+            PlanEntryStatus::Completed => StepStatus::Completed,
+            _ => StepStatus::Pending,
+        },
+    };
+    entries.into_iter().take(STEPS_MAX).map(step).collect()
+}
+
+fn permission_kind(kind: Value) -> PermissionKind {
+    match serde_json::from_value(kind) {
+        Ok(PermissionOptionKind::AllowOnce) => PermissionKind::AllowOnce,
+        Ok(PermissionOptionKind::AllowAlways) => PermissionKind::AllowAlways,
+        Ok(PermissionOptionKind::RejectOnce) => PermissionKind::RejectOnce,
+        Ok(PermissionOptionKind::RejectAlways) => PermissionKind::RejectAlways,
+        _ => PermissionKind::Other,
+    }
+}
+
+/// The tokens of a turn: in `usage`, which is on its way into the protocol, or where Gemini has them.
+fn tokens(result: &str) -> Option<Tokens> {
+    #[derive(Deserialize)]
+    struct Counted {
+        #[serde(alias = "inputTokens")]
+        input_tokens: u64,
+        #[serde(alias = "outputTokens")]
+        output_tokens: u64,
+        #[serde(rename = "cachedReadTokens")]
+        cached_read_tokens: Option<u64>,
+        #[serde(rename = "cachedWriteTokens")]
+        cached_write_tokens: Option<u64>,
+    }
+    let result: Value = serde_json::from_str(result).ok()?;
+    let places = ["/usage", "/_meta/quota/token_count"];
+    let counted =
+        places.iter().find_map(|place| Counted::deserialize(result.pointer(place)?).ok())?;
+    Some(Tokens {
+        input: counted.input_tokens,
+        output: counted.output_tokens,
+        cached_read: counted.cached_read_tokens,
+        cached_write: counted.cached_write_tokens,
+    })
+}

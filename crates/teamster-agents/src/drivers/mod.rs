@@ -1,0 +1,68 @@
+//! Drivers: how to talk to one kind of program. A driver is a plain translation, from lines to events and from commands
+//! to lines. It waits for nothing and keeps no time; that is [`crate::dialogue`]'s part.
+
+pub mod acp;
+mod json_rpc;
+#[cfg(test)]
+pub(crate) mod testing;
+mod usage_limit;
+
+use serde::Serialize;
+
+use crate::agent::{Begin, Event, MESSAGE_BYTES_MAX, PermissionId, clipped};
+
+/// A driver as `programs.toml` names it.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    pub make: fn() -> Box<dyn Driver>,
+}
+
+/// Every driver there is.
+pub const ALL: &[Entry] = &[Entry { name: "acp", make: || Box::new(acp::Acp::default()) }];
+
+/// Translates for one process of one kind of program.
+///
+/// The dialogue sees to it that the commands come at their time: `begin` first and once, then one `prompt` at a time and
+/// `cancel` only during a turn. For `begin` a driver says `Started` or `NotStarted` at some time, for every `prompt`
+/// `TurnEnded`; what was pending when the program exits is the dialogue's.
+pub trait Driver: Send {
+    fn begin(&mut self, begin: &Begin, out: &mut Out);
+    fn prompt(&mut self, text: &str, out: &mut Out);
+    fn cancel(&mut self, out: &mut Out);
+    /// Answers a permission that the driver has said to be asked; without an option when nobody decides it any more.
+    fn answer(&mut self, permission: PermissionId, option: Option<&str>, out: &mut Out);
+    /// Takes in one whole line that the program wrote.
+    fn hear(&mut self, line: &[u8], out: &mut Out);
+}
+
+/// What a driver wants to happen: lines for the program and events for the hub.
+#[derive(Debug, Default)]
+pub struct Out {
+    pub(crate) lines: Vec<u8>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Out {
+    pub fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    pub fn trouble(&mut self, message: impl Into<String>) {
+        let message = clipped(message, MESSAGE_BYTES_MAX);
+        self.event(Event::Trouble { message });
+    }
+
+    /// Sends `message` as a line of JSON.
+    pub fn send(&mut self, message: &impl Serialize) {
+        let before = self.lines.len();
+        match serde_json::to_writer(&mut self.lines, message) {
+            Ok(()) => self.lines.push(b'\n'),
+            // Paths that are not UTF-8 have no JSON.
+            Err(error) => {
+                self.lines.truncate(before);
+                self.trouble(format!("a message could not be written as JSON: {error}"));
+            }
+        }
+    }
+}

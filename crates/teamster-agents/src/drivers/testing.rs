@@ -1,0 +1,177 @@
+//! Plays recorded talks to a driver. A talk is a text file that reads like a conversation:
+//!
+//! ```text
+//! # a remark
+//! ! prompt Say hello      what the hub does
+//! > {"jsonrpc":"2.0",…}   what the driver writes
+//! < {"jsonrpc":"2.0",…}   what the program says
+//! = {"type":"text",…}     what the hub hears
+//! ```
+//!
+//! `!`, `<` and `#` are played; `>` and `=` are what must come of it, and are written by `UPDATE_EXPECT=1`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use expect_test::ExpectFile;
+use futures_util::FutureExt;
+use tokio::io::{AsyncReadExt, DuplexStream};
+
+use super::Driver;
+use crate::agent::{Begin, McpServer, PermissionId, Refusal, Resume};
+use crate::dialogue::{Dialogue, Said, Source};
+
+/// As long as a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// Holds whatever a talk writes at once.
+const SINK_BYTES: usize = 1 << 20;
+
+/// A program whose lines are given by hand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script(Arc<Mutex<VecDeque<io::Result<Option<Said>>>>>);
+
+impl Script {
+    pub(crate) fn say(&self, said: io::Result<Option<Said>>) {
+        self.0.lock().unwrap().push_back(said);
+    }
+
+    pub(crate) fn line(&self, line: &str) {
+        self.say(Ok(Some(Said::Line(Bytes::from(line.to_owned())))));
+    }
+
+    pub(crate) fn n_unread(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Source for Script {
+    async fn next(&mut self) -> io::Result<Option<Said>> {
+        let said = self.0.lock().unwrap().pop_front();
+        match said {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+pub(crate) struct Player {
+    pub(crate) dialogue: Dialogue<Script, DuplexStream>,
+    pub(crate) script: Script,
+    written: DuplexStream,
+}
+
+impl Player {
+    pub(crate) fn new(driver: Box<dyn Driver>) -> Self {
+        let script = Script::default();
+        let (sink, written) = tokio::io::duplex(SINK_BYTES);
+        Self { dialogue: Dialogue::new(driver, script.clone(), sink), script, written }
+    }
+
+    /// Plays one line of a talk.
+    pub(crate) async fn play(&mut self, line: &str) {
+        let (sign, rest) = line.split_at_checked(1).unwrap_or_default();
+        let rest = rest.strip_prefix(' ').unwrap_or(rest);
+        match (sign, rest) {
+            ("!", command) => self.command(command).await,
+            ("<", "(end)") => self.script.say(Ok(None)),
+            ("<", "(broken)") => self.script.say(Err(io::Error::other("the pipe broke"))),
+            ("<", "(too long)") => self.script.say(Ok(Some(Said::TooLong))),
+            ("<", said) => match said.strip_prefix("(cut off) ") {
+                Some(cut) => self.script.say(Ok(Some(Said::CutOff(Bytes::from(cut.to_owned()))))),
+                None => self.script.line(said),
+            },
+            _ => {}
+        }
+    }
+
+    async fn command(&mut self, command: &str) {
+        let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let done: Result<(), Refusal> = match verb {
+            "begin" => self.dialogue.begin(&begin(rest), HANDSHAKE),
+            "prompt" => self.dialogue.prompt(rest),
+            "cancel" => self.dialogue.cancel(),
+            "answer" => {
+                let (id, option) = rest.split_once(' ').unwrap();
+                self.dialogue.answer(PermissionId(id.parse().unwrap()), option)
+            }
+            "close" => {
+                self.dialogue.close();
+                Ok(())
+            }
+            "wait" => {
+                tokio::time::advance(Duration::from_secs(rest.parse().unwrap())).await;
+                Ok(())
+            }
+            _ => panic!("no such command: {command}"),
+        };
+        let refused = rest.ends_with("(refused)");
+        assert_eq!(done.is_err(), refused, "{command}: {done:?}");
+    }
+
+    /// Returns what came of it: what was written, then what was heard.
+    pub(crate) fn outcome(&mut self) -> Vec<String> {
+        let mut heard = Vec::new();
+        while let Some(Some(event)) = self.dialogue.next().now_or_never() {
+            heard.push(format!("= {}", serde_json::to_string(&event).unwrap()));
+        }
+        let mut written = vec![0; SINK_BYTES];
+        let n_bytes = self.written.read(&mut written).now_or_never().map_or(0, Result::unwrap);
+        let written = String::from_utf8(written[..n_bytes].to_vec()).unwrap();
+        let written = written.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        written.lines().map(|line| format!("> {line}")).chain(heard).collect()
+    }
+}
+
+/// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID` and `alone` (without our MCP server).
+fn begin(rest: &str) -> Begin {
+    let mut words = rest.split(' ');
+    let server = McpServer {
+        name: "teamster".to_owned(),
+        url: "http://127.0.0.1:7420/mcp".to_owned(),
+        headers: vec![("Authorization".to_owned(), "Bearer t-1".to_owned())],
+    };
+    let mut begin = Begin {
+        directory: words.next().unwrap().into(),
+        mcp_servers: vec![server],
+        resume: None,
+        model: None,
+    };
+    while let Some(word) = words.next() {
+        match word {
+            "resume" => {
+                let session = words.next().unwrap().to_owned();
+                begin.resume = Some(Resume { session, or_new: false });
+            }
+            "or-new" => begin.resume.as_mut().unwrap().or_new = true,
+            "model" => begin.model = Some(words.next().unwrap().to_owned()),
+            "alone" => begin.mcp_servers.clear(),
+            "without-headers" => begin.mcp_servers[0].headers.clear(),
+            "(refused)" => {}
+            _ => panic!("no such word: {word}"),
+        }
+    }
+    begin
+}
+
+/// Plays a talk and compares it with what is written in it.
+pub(crate) fn check(driver: fn() -> Box<dyn Driver>, file: ExpectFile) {
+    let talk = file.data();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    let played = runtime.block_on(async {
+        let mut player = Player::new(driver());
+        let mut played = Vec::new();
+        for line in talk.lines().filter(|line| !line.starts_with(['>', '='])) {
+            // Each line has the whole of what tokio lets a task do at a time.
+            tokio::task::yield_now().await;
+            player.play(line).await;
+            played.push(line.to_owned());
+            played.extend(player.outcome());
+        }
+        played
+    });
+    file.assert_eq(&(played.join("\n") + "\n"));
+}

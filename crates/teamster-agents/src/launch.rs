@@ -1,0 +1,100 @@
+//! What is launched, and how it ended.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::isolation::Isolation;
+
+/// Agents put whole files on a line.
+pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Enough for the last words of a program, and for a thousand programs.
+pub const STDERR_TAIL_BYTES: usize = 16 * 1024;
+
+/// A program to be started as an agent.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Names this launch and no other: letters, digits, `-` and `_`.
+    pub id: String,
+    /// A path, or a name that is looked up in the program's `PATH`.
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub directory: PathBuf,
+    /// Variables of our own that the program gets beside the usual few.
+    pub passed_on: Vec<String>,
+    /// Variables with their values; they go before those passed on.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Directories that the program finds empty, where [`Isolation::masks`].
+    pub masked: Vec<PathBuf>,
+    pub isolation: Isolation,
+    /// A longer line of its output is thrown away.
+    pub line_bytes_max: usize,
+    /// So much is kept of the end of its stderr.
+    pub stderr_tail_bytes: usize,
+}
+
+impl Launch {
+    pub fn new(id: impl Into<String>, program: impl Into<OsString>, isolation: Isolation) -> Self {
+        Self {
+            id: id.into(),
+            program: program.into(),
+            args: Vec::new(),
+            directory: PathBuf::from("/"),
+            passed_on: Vec::new(),
+            environment: Vec::new(),
+            masked: Vec::new(),
+            isolation,
+            line_bytes_max: LINE_BYTES_MAX,
+            stderr_tail_bytes: STDERR_TAIL_BYTES,
+        }
+    }
+}
+
+/// How a program is asked to end before it is killed: its standard input is closed, then it gets SIGTERM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grace {
+    /// How long it may take to end by itself once its standard input is closed.
+    pub after_stdin: Duration,
+    pub terminate: Terminate,
+    /// How long it may take once it got SIGTERM.
+    pub after_terminate: Duration,
+}
+
+/// Who gets SIGTERM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terminate {
+    Program,
+    /// The program's process group, for programs that only wrap another.
+    Group,
+}
+
+/// How a program and all that it started ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exited {
+    pub how: How,
+    /// What had been done to end it, if anything.
+    pub after: Option<Measure>,
+    /// So many of its processes could not be killed, because they have become another user's. In a group nobody looks.
+    pub n_left: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Code(i32),
+    /// It ended by this signal.
+    Signal(i32),
+    /// It was killed with everything that it started.
+    Killed,
+    /// Somebody killed its launcher; what carried the mark of the launch was killed.
+    LauncherLost,
+    /// The hub's side stopped watching, because its runtime ends; the launcher is killing it.
+    Unwatched,
+}
+
+/// What is done to end a program, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    StdinClosed,
+    Terminated,
+    Killed,
+}

@@ -1,0 +1,178 @@
+//! Pid and mount namespaces: the launcher outside, and what the first process inside prepares before the program starts.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{
+    DumpableBehavior, Signal, getegid, geteuid, set_dumpable_behavior,
+    set_parent_process_death_signal,
+};
+use rustix::thread::{
+    CapabilitySet, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+};
+
+use super::{INIT, NotHeld, VERB};
+use crate::isolation::{Failure, Step};
+use crate::launches::MARK;
+use crate::process;
+use crate::wire::{self, Handed, Report};
+
+/// What the program keeps of root's privileges if it runs as root: what packages need to be installed and services to
+/// listen. Without the others it cannot unmount what hides the masked directories, nor look around it.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::SETFCAP)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::AUDIT_WRITE);
+
+/// Holds a namespace from outside: whatever becomes of the hub, it ends, and its end is seen.
+pub(super) fn hold(control: &UnixStream) -> Result<(), NotHeld> {
+    let Handed { stdin, stdout } = wire::take_over(control)?;
+    enter()?;
+    let (inside, theirs) = UnixStream::pair()?;
+    let mut init = start_init(theirs).map_err(Failure::at(Step::Init))?;
+    let handed = wire::hand_over(&inside, stdin.as_fd(), stdout.as_fd());
+    drop((stdin, stdout));
+    let relayed = handed.and_then(|()| relay(control, &inside, &mut init));
+    // The end of a namespace's first process is seen only after the ends of all others.
+    let _ = init.kill();
+    init.wait()?;
+    // If the hub is gone, nobody hears it.
+    let _ = wire::say(control, &Report::Gone { n_left: 0 });
+    Ok(relayed?)
+}
+
+/// Makes the namespaces, in which our next child will be the first process. From now on we cannot start threads.
+fn enter() -> Result<(), Failure> {
+    let namespaces = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+    match unshare(namespaces) {
+        Err(nix::Error::EPERM) => {}
+        entered => return entered.map_err(Failure::at(Step::Namespaces)),
+    }
+    // Who may not make them alone may do so in a user namespace, if the machine allows that.
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(namespaces | CloneFlags::CLONE_NEWUSER).map_err(Failure::at(Step::Namespaces))?;
+    keep_ids(user, group).map_err(Failure::at(Step::Ids))
+}
+
+/// Remains the same user in a new user namespace, so that files belong to whom they should, and lets our child mount.
+fn keep_ids(user: u32, group: u32) -> io::Result<()> {
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    let mut ours = capabilities(None)?;
+    ours.inheritable |= CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, ours)?;
+    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?;
+    Ok(())
+}
+
+fn start_init(control: UnixStream) -> io::Result<Child> {
+    // The file that we run, even if another has taken its place since.
+    let mut command = process::bare("/proc/self/exe");
+    command.arg0("teamster").args([VERB, INIT]).current_dir("/");
+    command.envs(std::env::var_os(MARK).map(|launch| (MARK, launch)));
+    command.stdin(std::os::fd::OwnedFd::from(control)).stdout(Stdio::null());
+    command.stderr(Stdio::inherit()).spawn()
+}
+
+/// Room for a request; an order takes several turns.
+const RELAY_BYTES: usize = 16 * 1024;
+
+/// Copies what the hub and the first process say, until the latter ends; kills it when the hub's side ends.
+fn relay(control: &UnixStream, inside: &UnixStream, init: &mut Child) -> io::Result<()> {
+    let mut buffer = [0; RELAY_BYTES];
+    let mut hub_lives = true;
+    loop {
+        let mut sides = [PollFd::new(inside, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+        let n_sides = if hub_lives { 2 } else { 1 };
+        match poll(&mut sides[..n_sides], None) {
+            Err(Errno::INTR) => continue,
+            polled => polled?,
+        };
+        let [from_inside, from_hub] = sides.map(|side| !side.revents().is_empty());
+        if from_inside {
+            match read(inside, &mut buffer) {
+                [] => return Ok(()),
+                // If the hub is gone, the end of its side says so.
+                said => drop((&*control).write_all(said)),
+            }
+        }
+        if from_hub && hub_lives {
+            match read(control, &mut buffer) {
+                [] => {
+                    hub_lives = false;
+                    init.kill()?;
+                }
+                // If the first process is gone, the end of its side says so.
+                said => drop((&*inside).write_all(said)),
+            }
+        }
+    }
+}
+
+/// Returns what there is to read: nothing at the end, however it came.
+fn read<'a>(mut socket: &UnixStream, buffer: &'a mut [u8]) -> &'a [u8] {
+    let n_bytes = loop {
+        match socket.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read.unwrap_or(0),
+        }
+    };
+    buffer.get(..n_bytes).unwrap_or_default()
+}
+
+/// Prepares the inside of the namespaces for the program.
+pub(super) fn furnish(masked: &[OsString]) -> Result<(), Failure> {
+    // Should the launcher be killed, the end of its socket would tell us too; this holds even if we are stopped.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Init))?;
+    // What we know and where we are is not for the program, which may be the same user.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Init))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(Failure::at(Step::Proc))?;
+    let harmless = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", harmless, None).map_err(Failure::at(Step::Proc))?;
+    for directory in masked {
+        mount("tmpfs", directory, "tmpfs", harmless | MountFlags::RDONLY, Some(c"mode=0555"))
+            .map_err(|error| {
+                let directory = std::path::Path::new(directory).display();
+                Failure { step: Step::Masks, why: format!("{directory}: {error}") }
+            })?;
+    }
+    give_up_privileges().map_err(Failure::at(Step::Privileges))
+}
+
+/// Sees to it that what we start cannot undo what we did.
+fn give_up_privileges() -> io::Result<()> {
+    clear_ambient_capability_set()?;
+    let mut ours = capabilities(None)?;
+    ours.inheritable = CapabilitySet::empty();
+    set_capabilities(None, ours)?;
+    if geteuid().is_root() {
+        let each = (0..u64::BITS).map(|n| CapabilitySet::from_bits_retain(1 << n));
+        for capability in each.filter(|capability| !KEPT.contains(*capability)) {
+            // The kernel does not know those beyond its last.
+            if matches!(capability_is_in_bounding_set(capability), Ok(true)) {
+                remove_capability_from_bounding_set(capability)?;
+            }
+        }
+    }
+    Ok(())
+}

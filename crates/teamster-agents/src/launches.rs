@@ -1,0 +1,180 @@
+//! What is running, as the next hub can find out: a note for each launch in a directory, and the launch's id in the
+//! environment of each of its processes.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(target_os = "linux")]
+use crate::processes;
+
+/// The variable that marks an agent's processes with their launch.
+pub const MARK: &str = "TEAMSTER_LAUNCH";
+
+/// Launchers see at once that their hub has died; so long may they take to end what they started.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longer names are somebody's mistake; file systems bear 255 bytes.
+const ID_BYTES_MAX: usize = 100;
+
+/// What one launch was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    pub program: String,
+    pub isolation: String,
+}
+
+/// A launch of an earlier hub that was not seen to end, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    pub id: String,
+    /// What was launched, if the note can be read.
+    pub note: Option<Note>,
+    /// The command lines of the processes that still ran when they were first looked for.
+    pub processes: Vec<OsString>,
+    /// So many of them had to be killed; the others ended by themselves, as they should.
+    pub n_killed: usize,
+    /// So many could not be killed.
+    pub n_left: usize,
+}
+
+/// The directory with the notes.
+#[derive(Debug, Clone)]
+pub struct Launches {
+    directory: PathBuf,
+}
+
+impl Launches {
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn begin(&self, id: &str, note: &Note) -> io::Result<()> {
+        let path = self.path(id)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        // Not synced: if the machine goes down, so do the processes that it tells of.
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&serde_json::to_vec(note)?)
+    }
+
+    pub(crate) fn end(&self, id: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path(id)?)
+    }
+
+    fn path(&self, id: &str) -> io::Result<PathBuf> {
+        let proper = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(proper) {
+            let why = format!("{id:?} is no id for a launch: letters, digits, - and _ only");
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(self.directory.join(id))
+    }
+
+    /// Returns the launches that nobody saw end. To be called when no hub but the caller's runs, before its first launch.
+    pub fn leftovers(&self) -> io::Result<Vec<Leftover>> {
+        let mut leftovers = Vec::new();
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(leftovers),
+            entries => entries?,
+        };
+        let running = Running::look();
+        for entry in entries {
+            let entry = entry?;
+            let Ok(id) = entry.file_name().into_string() else { continue };
+            let processes = running.commands(&id);
+            let note = read_note(&entry.path());
+            leftovers.push(Leftover { id, note, processes, n_killed: 0, n_left: 0 });
+        }
+        leftovers.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(leftovers)
+    }
+
+    /// Waits for the ends of [`Launches::leftovers`], kills what does not end, forgets them, and tells what it found.
+    pub fn end_leftovers(&self, patience: Duration) -> io::Result<Vec<Leftover>> {
+        let mut leftovers = self.leftovers()?;
+        if leftovers.iter().any(|leftover| !leftover.processes.is_empty()) {
+            wait_for_ends(&leftovers, patience);
+        }
+        for leftover in &mut leftovers {
+            if !leftover.processes.is_empty() {
+                (leftover.n_killed, leftover.n_left) = end_marked(&leftover.id);
+            }
+            self.end(&leftover.id)?;
+        }
+        Ok(leftovers)
+    }
+}
+
+fn read_note(path: &Path) -> Option<Note> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(target_os = "linux")]
+struct Running(std::collections::HashMap<OsString, Vec<processes::Process>>);
+
+#[cfg(target_os = "linux")]
+impl Running {
+    fn look() -> Self {
+        Self(processes::by_variable(MARK))
+    }
+
+    fn of(&self, id: &str) -> &[processes::Process] {
+        self.0.get(std::ffi::OsStr::new(id)).map_or(&[], Vec::as_slice)
+    }
+
+    fn commands(&self, id: &str) -> Vec<OsString> {
+        self.of(id).iter().map(processes::Process::command).collect()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for_ends(leftovers: &[Leftover], patience: Duration) {
+    let running = Running::look();
+    let processes = leftovers.iter().flat_map(|leftover| running.of(&leftover.id));
+    // Those of one hub end together; one that does not end in this time has nobody who ends it.
+    let _ = processes.into_iter().all(|process| process.ends_within(patience));
+}
+
+/// Kills the processes that carry the mark of this launch; returns how many it killed and how many it could not.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_marked(id: &str) -> (usize, usize) {
+    let mut n_seen = 0;
+    let n_left = processes::end_all(|| {
+        let marked = Running::look().0.remove(std::ffi::OsStr::new(id)).unwrap_or_default();
+        n_seen = n_seen.max(marked.len());
+        (!marked.is_empty()).then_some(marked)
+    });
+    (n_seen.saturating_sub(n_left), n_left)
+}
+
+/// Elsewhere nobody can see the environment of processes: notes are found, processes are not.
+#[cfg(not(target_os = "linux"))]
+struct Running;
+
+#[cfg(not(target_os = "linux"))]
+impl Running {
+    fn look() -> Self {
+        Self
+    }
+
+    fn commands(&self, _id: &str) -> Vec<OsString> {
+        Vec::new()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait_for_ends(_leftovers: &[Leftover], _patience: Duration) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn end_marked(_id: &str) -> (usize, usize) {
+    (0, 0)
+}

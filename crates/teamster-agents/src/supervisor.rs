@@ -1,0 +1,447 @@
+//! The hub's side of launchers: starts them, watches what they tell, and asks agents to end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep, timeout};
+
+use crate::isolation::{Failure, Isolation, Probe, Step};
+use crate::launch::{Exited, Grace, How, Launch, Measure, Terminate};
+use crate::launcher;
+use crate::launches::{self, Launches, MARK, Note};
+use crate::lines::{Line, Lines};
+use crate::process;
+use crate::stdin::{Closer, Stdin};
+use crate::tail::Tail;
+use crate::wire::{self, Order, Report, Request, Status};
+
+/// Starts a background task with a name; the hub brings the way.
+pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
+
+/// A launcher is ours and starts in milliseconds; a machine at many times its load, or a program on a slow network, takes
+/// longer.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A launcher's report is a few words, but for the reason of a failure.
+const REPORT_BYTES_MAX: usize = 64 * 1024;
+
+/// So much of stderr is read at a time.
+const STDERR_READ_BYTES: usize = 4 * 1024;
+
+/// Why a program was not started. Nothing of it is left, or will be in a moment.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Failed(#[from] Failure),
+    #[error("cannot start a launcher")]
+    Launcher(#[source] io::Error),
+    #[error("cannot note the launch {id}")]
+    Note { id: String, source: io::Error },
+    #[error("the launcher ended without a word; its stderr: {stderr:?}")]
+    Silent { stderr: String },
+    #[error("the launcher did not start the program within {START_PATIENCE:?}")]
+    Late,
+}
+
+/// Starts agents.
+#[derive(Clone)]
+pub struct Supervisor {
+    launcher: PathBuf,
+    launches: Launches,
+    spawn: Spawn,
+}
+
+/// A program that was started.
+#[derive(Debug)]
+pub struct Started {
+    pub process: Process,
+    pub stdin: Stdin,
+    /// Ends when everything that could write has ended. Where the isolation is weak, that may be later than
+    /// [`Process::exited`], or never.
+    pub stdout: Lines<Receiver>,
+}
+
+/// A program that runs with all that it starts, or did. Dropping it ends nothing.
+#[derive(Debug, Clone)]
+pub struct Process {
+    id: Arc<str>,
+    isolation: Isolation,
+    launcher_pid: Option<u32>,
+    stderr: Tail,
+    wanted: Arc<watch::Sender<Wanted>>,
+    exited: watch::Receiver<Option<Exited>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Alive,
+    Ended(Grace),
+    Killed,
+}
+
+/// Returns our own program, to be a launcher: on Linux the very file that runs, even if another has taken its place.
+pub fn own_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+impl Supervisor {
+    /// `launcher` is a program with the verb [`launcher::VERB`], usually [`own_program`].
+    pub fn new(launcher: impl Into<PathBuf>, launches: Launches, spawn: Spawn) -> Self {
+        Self { launcher: launcher.into(), launches, spawn }
+    }
+
+    /// Finds out by trying what this machine offers.
+    pub async fn probe(&self, id: &str) -> Probe {
+        Probe {
+            namespaces: self.try_out(id, Isolation::Namespaces).await,
+            subreaper: self.try_out(id, Isolation::Subreaper).await,
+        }
+    }
+
+    async fn try_out(&self, id: &str, isolation: Isolation) -> Result<(), Failure> {
+        let id = format!("{id}-{isolation}");
+        let mut launch = Launch::new(id, &self.launcher, isolation);
+        launch.args.push("--version".into());
+        // It is there, because the launch is noted in it, and the program is not in it.
+        launch.masked.push(self.launches.directory().to_owned());
+        let started = self.launch(launch).await.map_err(|error| match error {
+            Error::Failed(failure) => failure,
+            error => Failure { step: Step::Init, why: with_sources(&error) },
+        })?;
+        match started.process.exited().await.how {
+            How::Code(0) => Ok(()),
+            how => Err(Failure { step: Step::Program, why: format!("it ended by {how:?}") }),
+        }
+    }
+
+    /// Starts a program. If this is given up in the middle, nothing of it is left either.
+    pub async fn launch(&self, launch: Launch) -> Result<Started, Error> {
+        let id = launch.id.clone();
+        let noted = |source| Error::Note { id: id.clone(), source };
+        let note = Note {
+            program: launch.program.to_string_lossy().into_owned(),
+            isolation: launch.isolation.to_string(),
+        };
+        self.launches.begin(&id, &note).map_err(noted)?;
+        let launched = match timeout(START_PATIENCE, self.start(launch)).await {
+            Ok(launched) => launched,
+            Err(_) => Err(Error::Late),
+        };
+        if launched.is_err() {
+            self.launches.end(&id).map_err(noted)?;
+        }
+        launched
+    }
+
+    async fn start(&self, launch: Launch) -> Result<Started, Error> {
+        let (control, theirs) = UnixStream::pair().map_err(Error::Launcher)?;
+        let (stdin_reader, stdin) = io::pipe().map_err(Error::Launcher)?;
+        let (stdout, stdout_writer) = io::pipe().map_err(Error::Launcher)?;
+        let (stderr, stderr_writer) = io::pipe().map_err(Error::Launcher)?;
+        let mut command = self.command(&launch);
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(stderr_writer);
+        let child = command.spawn().map_err(Error::Launcher)?;
+        // The command holds the launcher's ends of socket and pipe.
+        drop(command);
+        wire::hand_over(&control, stdin_reader.as_fd(), stdout_writer.as_fd())
+            .map_err(Error::Launcher)?;
+        drop((stdin_reader, stdout_writer));
+
+        let stdin = Stdin::new(stdin.into()).map_err(Error::Launcher)?;
+        let stdout = Receiver::from_owned_fd(stdout.into()).map_err(Error::Launcher)?;
+        let stderr = Receiver::from_owned_fd(stderr.into()).map_err(Error::Launcher)?;
+        control.set_nonblocking(true).map_err(Error::Launcher)?;
+        let control = tokio::net::UnixStream::from_std(control).map_err(Error::Launcher)?;
+        let (reports, requests) = control.into_split();
+
+        let (wanted_sender, wanted) = watch::channel(Wanted::Alive);
+        let (exited_sender, exited) = watch::channel(None);
+        let process = Process {
+            id: launch.id.clone().into(),
+            isolation: launch.isolation,
+            launcher_pid: child.id(),
+            stderr: Tail::new(launch.stderr_tail_bytes),
+            wanted: Arc::new(wanted_sender),
+            exited,
+        };
+        let stdout = Lines::new(stdout, launch.line_bytes_max);
+        let mut watched = Watched {
+            id: launch.id.clone(),
+            child,
+            reports: Lines::new(reports, REPORT_BYTES_MAX),
+            requests: Some(requests),
+            stdin: stdin.closer(),
+            stderr: Some(stderr),
+            tail: process.stderr.clone(),
+            status: None,
+            measure: None,
+        };
+        watched.order(launch).await?;
+        let launches = self.launches.clone();
+        let watch = async move {
+            let exited = watched.until_exited(wanted).await;
+            // A note that cannot be removed is found by the next hub, which finds no process with it.
+            let _ = launches.end(&watched.id);
+            exited_sender.send_replace(Some(exited));
+        };
+        (self.spawn)("watch an agent's process", Box::pin(watch));
+        Ok(Started { process, stdin, stdout })
+    }
+
+    fn command(&self, launch: &Launch) -> Command {
+        let mut command = process::bare(&self.launcher);
+        std::os::unix::process::CommandExt::arg0(&mut command, "teamster");
+        command.args([launcher::VERB, launch.isolation.name()]);
+        command.current_dir("/").env(MARK, &launch.id);
+        // Not killed on drop: it sees the end of our side, and has its work to do then.
+        command.into()
+    }
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").field("launcher", &self.launcher).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Returns the process whose descendants are the program and all that it starts.
+    pub fn launcher_pid(&self) -> Option<u32> {
+        self.launcher_pid
+    }
+
+    /// Returns the last that it wrote to stderr.
+    pub fn stderr_tail(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Asks it to end, and kills it if it takes longer than `grace`. A second call changes nothing.
+    pub fn end(&self, grace: Grace) {
+        self.wanted.send_if_modified(|wanted| {
+            let first = *wanted == Wanted::Alive;
+            if first {
+                *wanted = Wanted::Ended(grace);
+            }
+            first
+        });
+    }
+
+    /// Kills it at once.
+    pub fn kill(&self) {
+        self.wanted.send_if_modified(|wanted| {
+            let first = *wanted != Wanted::Killed;
+            *wanted = Wanted::Killed;
+            first
+        });
+    }
+
+    /// Says how it ended, if all of it has.
+    pub fn has_exited(&self) -> Option<Exited> {
+        *self.exited.borrow()
+    }
+
+    /// Waits until all of it has ended.
+    pub async fn exited(&self) -> Exited {
+        let unwatched = Exited { how: How::Unwatched, after: None, n_left: 0 };
+        let mut exited = self.exited.clone();
+        exited
+            .wait_for(Option::is_some)
+            .await
+            .map_or(unwatched, |exited| exited.unwrap_or(unwatched))
+    }
+}
+
+/// What the task that watches a launcher has.
+struct Watched {
+    id: String,
+    child: Child,
+    reports: Lines<OwnedReadHalf>,
+    /// Dropping it tells the launcher to kill everything.
+    requests: Option<OwnedWriteHalf>,
+    stdin: Closer,
+    stderr: Option<Receiver>,
+    tail: Tail,
+    status: Option<Status>,
+    measure: Option<Measure>,
+}
+
+impl Watched {
+    /// Tells the launcher what to start, and waits until it has.
+    async fn order(&mut self, launch: Launch) -> Result<(), Error> {
+        let mut environment = process::passed_on(&launch.passed_on);
+        environment.extend(launch.environment);
+        environment.push((MARK.into(), launch.id.into()));
+        let order = wire::line(&Order {
+            program: launch.program,
+            args: launch.args,
+            directory: launch.directory.into(),
+            environment,
+            masked: launch.masked.into_iter().map(Into::into).collect(),
+        });
+        if let Some(requests) = &mut self.requests {
+            // A launcher that does not take it has ended, and its report says why.
+            let _ = requests.write_all(&order.map_err(Error::Launcher)?).await;
+        }
+        let failure = match read_report(self.reports.next().await) {
+            Some(Report::Started) => return Ok(()),
+            Some(Report::NotStarted(failure)) => Some(failure),
+            Some(Report::Ended(_) | Report::Gone { .. }) | None => None,
+        };
+        self.requests = None;
+        let _ = self.child.wait().await;
+        self.take_last_words();
+        Err(match failure {
+            Some(failure) => Error::Failed(failure),
+            None => Error::Silent { stderr: self.tail.text() },
+        })
+    }
+
+    async fn until_exited(&mut self, mut wanted: watch::Receiver<Wanted>) -> Exited {
+        let mut chunk = [0; STDERR_READ_BYTES];
+        let mut patience: Option<Pin<Box<Sleep>>> = None;
+        let mut can_be_asked = true;
+        loop {
+            tokio::select! {
+                biased;
+                report = self.reports.next() => match read_report(report) {
+                    Some(Report::Ended(status)) => self.status = Some(status),
+                    Some(Report::Gone { n_left }) => return self.gone(n_left).await,
+                    Some(Report::Started | Report::NotStarted(_)) | None => return self.lost().await,
+                },
+                asked = wanted.changed(), if can_be_asked => {
+                    // When nobody is left who could ask, what was asked for still holds.
+                    can_be_asked = asked.is_ok();
+                    if can_be_asked {
+                        let now_wanted = *wanted.borrow();
+                        patience = self.take_next_measure(now_wanted).await;
+                    }
+                }
+                () = wait_for(&mut patience), if patience.is_some() => {
+                    let still_wanted = *wanted.borrow();
+                    patience = self.take_next_measure(still_wanted).await;
+                }
+                read = read_from(&mut self.stderr, &mut chunk), if self.stderr.is_some() => {
+                    match read {
+                        Ok(n_bytes @ 1..) => self.tail.push(chunk.get(..n_bytes).unwrap_or_default()),
+                        Ok(0) | Err(_) => self.stderr = None,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does the next thing to end the program, and returns how long to wait before the one after it.
+    async fn take_next_measure(&mut self, wanted: Wanted) -> Option<Pin<Box<Sleep>>> {
+        let (measure, patience) = match (wanted, self.measure) {
+            (Wanted::Alive, _) => return None,
+            (Wanted::Ended(grace), None) => {
+                self.stdin.close();
+                (Measure::StdinClosed, Some(grace.after_stdin))
+            }
+            (Wanted::Ended(grace), Some(Measure::StdinClosed)) => {
+                self.terminate(grace.terminate).await;
+                (Measure::Terminated, Some(grace.after_terminate))
+            }
+            (Wanted::Ended(_), Some(Measure::Terminated | Measure::Killed))
+            | (Wanted::Killed, _) => {
+                self.requests = None;
+                (Measure::Killed, None)
+            }
+        };
+        self.measure = Some(measure);
+        patience.map(|patience| Box::pin(sleep(patience)))
+    }
+
+    async fn terminate(&mut self, whom: Terminate) {
+        let request = match whom {
+            Terminate::Program => Request::TerminateProgram,
+            Terminate::Group => Request::TerminateGroup,
+        };
+        if let (Some(requests), Ok(line)) = (&mut self.requests, wire::line(&request)) {
+            // A launcher that does not take it has ended. A line fits into the socket, so this does not wait.
+            let _ = requests.write_all(&line).await;
+        }
+    }
+
+    async fn gone(&mut self, n_left: usize) -> Exited {
+        let _ = self.child.wait().await;
+        self.take_last_words();
+        let how = match self.status {
+            Some(Status::Code(code)) => How::Code(code),
+            Some(Status::Signal(_)) if self.measure == Some(Measure::Killed) => How::Killed,
+            Some(Status::Signal(signal)) => How::Signal(signal),
+            None => How::Killed,
+        };
+        self.exited(how, n_left)
+    }
+
+    /// Ends what a launcher left that was killed.
+    async fn lost(&mut self) -> Exited {
+        self.requests = None;
+        let _ = self.child.wait().await;
+        let id = self.id.clone();
+        let ended = tokio::task::spawn_blocking(move || launches::end_marked(&id)).await;
+        self.take_last_words();
+        self.exited(How::LauncherLost, ended.map_or(0, |(_n_killed, n_left)| n_left))
+    }
+
+    fn exited(&self, how: How, n_left: usize) -> Exited {
+        self.stdin.close();
+        Exited { how, after: self.measure, n_left }
+    }
+
+    /// Takes what is left in the pipe of stderr, without waiting for its end, which a process that got away can delay.
+    fn take_last_words(&mut self) {
+        let mut chunk = [0; STDERR_READ_BYTES];
+        let Some(stderr) = self.stderr.take() else { return };
+        while let Ok(n_bytes @ 1..) = stderr.try_read(&mut chunk) {
+            self.tail.push(chunk.get(..n_bytes).unwrap_or_default());
+        }
+    }
+}
+
+fn read_report(line: io::Result<Option<Line>>) -> Option<Report> {
+    match line {
+        Ok(Some(Line::Whole(line))) => serde_json::from_slice(&line).ok(),
+        // It is our own program; if it says nothing sensible, it is as good as lost.
+        Ok(Some(Line::TooLong | Line::Unfinished(_)) | None) | Err(_) => None,
+    }
+}
+
+async fn wait_for(patience: &mut Option<Pin<Box<Sleep>>>) {
+    if let Some(patience) = patience {
+        patience.await;
+    }
+}
+
+async fn read_from(stderr: &mut Option<Receiver>, chunk: &mut [u8]) -> io::Result<usize> {
+    match stderr {
+        Some(stderr) => stderr.read(chunk).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}

@@ -1,0 +1,271 @@
+//! The `agents` set: draft, await and kill agents, and see what became of them. Answers are JSON.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use teamster_core::agent::{self, Agent, AgentId, NewAgent, Phase};
+use teamster_core::topic::Topic;
+use teamster_core::{Command, Event};
+
+use super::iso;
+use crate::Set;
+use crate::access::Needs;
+use crate::catalogue::Tool;
+use crate::dispatch::{Call, Reply, ToolError};
+
+/// As many entries as one page of a list has.
+const PAGE: usize = 100;
+/// How long a call waits for a client that cannot be given a task: less than the door's patience, so that the answer is
+/// ours.
+const INLINE_WAIT: Duration = Duration::from_secs(45);
+/// How long a call waits that has become a task: until the agent ends, whose time is limited by itself.
+const TASK_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How long a call may wait.
+fn patience(cx: &Call<'_>) -> Duration {
+    if cx.client().tasks { TASK_WAIT } else { INLINE_WAIT }
+}
+
+/// Waits until an agent has ended, at most `at_most`, and returns it as it is then.
+async fn wait_for_end(cx: &Call<'_>, id: &AgentId, at_most: Duration) -> Option<Value> {
+    cx.wait(&Topic::Agent(id.clone()), at_most, |state| match state.agents.get(id.as_str()) {
+        Some(agent) if agent.is_live() => None,
+        Some(agent) => Some(ended(agent)),
+        // So long ago that it is no longer at hand.
+        None => Some(json!({"status": "forgotten", "agentId": id.as_str()})),
+    })
+    .await
+}
+
+/// Tells what came of an agent.
+fn ended(agent: &Agent) -> Value {
+    let Some(outcome) = &agent.outcome else { return json!({"status": "running"}) };
+    let cost = outcome.cost_microdollars.map(|cost| cost as f64 / 1e6);
+    json!({
+        "status": outcome.ending.as_str(),
+        "result": {
+            "status": outcome.status.as_str(), "summary": outcome.summary, "changes": outcome.changes,
+            "issues": outcome.issues, "questions": outcome.questions,
+        },
+        "cost": cost,
+        "duration_ms": agent.duration_ms(),
+    })
+}
+
+/// Reads where a page begins.
+fn start_of(cursor: Option<&str>) -> Result<usize, ToolError> {
+    let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(0) };
+    let unknown = || {
+        let cursor: String = cursor.chars().take(80).collect();
+        ToolError::named(
+            "ValidationError",
+            format!("unknown cursor {cursor:?}; pass the nextCursor of the last page, or none"),
+        )
+    };
+    cursor.parse().map_err(|_| unknown())
+}
+
+/// Returns one page of a list, with where the next begins if there is one.
+fn page(name: &str, start: usize, mut entries: impl Iterator<Item = Value>) -> Reply {
+    let page: Vec<Value> = entries.by_ref().take(PAGE).collect();
+    let next = start + page.len();
+    let mut json = json!({name: page});
+    if entries.next().is_some() {
+        json["nextCursor"] = next.to_string().into();
+    }
+    Reply::Json(json)
+}
+
+pub(crate) struct DraftAgent;
+
+/// Start another agent on a task of its own; returns at once with its agentId. Wait for its result with await_agent.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct DraftAgentArgs {
+    /// The role it plays, e.g. `coder`.
+    role: String,
+    /// All it needs to know; it sees neither your conversation nor your prompt.
+    prompt: String,
+    /// Groups agents that work on one thing; default: yours.
+    task_slug: Option<String>,
+}
+
+impl Tool for DraftAgent {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "draft_agent";
+    const NEEDS: Needs = Needs::Write;
+    type Args = DraftAgentArgs;
+
+    async fn call(cx: &Call<'_>, args: DraftAgentArgs) -> Result<Reply, ToolError> {
+        let new = NewAgent {
+            role: args.role.trim().to_owned(),
+            prompt: args.prompt,
+            dossier: args.task_slug.filter(|slug| !slug.trim().is_empty()),
+            directory: None,
+            default_directory: cx.directory(),
+        };
+        let done = cx.submit(Command::Agent(agent::Command::Draft(new))).await?;
+        let drafted = done.events.iter().find_map(|event| match event {
+            Event::Agent(agent::Event::Drafted { id, draft, .. }) => Some(json!({
+                "agentId": id.as_str(), "role": draft.role.as_str(), "taskSlug": draft.dossier.as_str(),
+            })),
+            _ => None,
+        });
+        drafted.map(Reply::Json).ok_or_else(|| ToolError::new("the draft left no trace"))
+    }
+}
+
+pub(crate) struct AwaitAgent;
+
+/// Wait until an agent has ended and get its result. If it answers status "running", call it again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct AwaitAgentArgs {
+    agent_id: String,
+}
+
+impl Tool for AwaitAgent {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "await_agent";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = AwaitAgentArgs;
+
+    async fn call(cx: &Call<'_>, args: AwaitAgentArgs) -> Result<Reply, ToolError> {
+        let id = cx.state().agents.visible(args.agent_id.trim(), cx.caller())?.id.clone();
+        let ended = wait_for_end(cx, &id, patience(cx)).await;
+        Ok(Reply::Json(
+            ended.unwrap_or_else(|| json!({"status": "running", "agentId": id.as_str()})),
+        ))
+    }
+}
+
+pub(crate) struct KillAgent;
+
+/// End an agent that you drafted, and all that it drafted. Succeeds when its processes are gone.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct KillAgentArgs {
+    agent_id: String,
+}
+
+impl Tool for KillAgent {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "kill_agent";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = KillAgentArgs;
+
+    async fn call(cx: &Call<'_>, args: KillAgentArgs) -> Result<Reply, ToolError> {
+        let which = args.agent_id.trim();
+        let done = cx.submit(Command::Agent(agent::Command::Kill { which: which.into() })).await?;
+        let agent = done.state.agents.visible(which, cx.caller())?;
+        // By what the call caused, so that the same call again, with its key, gets the same answer.
+        let had_ended = done.events.is_empty() && !agent.is_live();
+        let id = agent.id.clone();
+        let gone = wait_for_end(cx, &id, patience(cx)).await.is_some();
+        let message = match (had_ended, gone) {
+            (true, _) => format!("Agent \"{id}\" had ended already"),
+            (false, true) => format!("Agent \"{id}\" killed"),
+            (false, false) => {
+                format!("Agent \"{id}\" is being ended; call kill_agent again to wait for it")
+            }
+        };
+        Ok(Reply::Json(json!({"success": gone, "message": message})))
+    }
+}
+
+pub(crate) struct ListAgents;
+
+/// List the agents that are under way or queued.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListAgentsArgs {
+    /// The nextCursor of the last page.
+    cursor: Option<String>,
+}
+
+impl Tool for ListAgents {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "list_agents";
+    const NEEDS: Needs = Needs::Read;
+    type Args = ListAgentsArgs;
+
+    async fn call(cx: &Call<'_>, args: ListAgentsArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        let start = start_of(args.cursor.as_deref())?;
+        let live = state.agents.active().chain(state.agents.queued());
+        let visible = live.filter(|agent| state.agents.is_visible(agent, cx.caller()));
+        let entries = visible.skip(start).map(|agent| {
+            let status = match agent.phase {
+                Phase::Queued => "queued",
+                Phase::Running | Phase::Ending | Phase::Ended => agent.phase.as_str(),
+            };
+            json!({
+                "id": agent.id.as_str(), "role": agent.role.as_str(), "taskSlug": agent.draft.dossier.as_str(),
+                "startedAt": agent.started_at.map(iso), "status": status,
+            })
+        });
+        Ok(page("agents", start, entries))
+    }
+}
+
+pub(crate) struct ListTasks;
+
+/// List the tasks that agents were drafted for, oldest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListTasksArgs {
+    /// The nextCursor of the last page.
+    cursor: Option<String>,
+}
+
+impl Tool for ListTasks {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "list_tasks";
+    const NEEDS: Needs = Needs::Read;
+    type Args = ListTasksArgs;
+
+    async fn call(cx: &Call<'_>, args: ListTasksArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        let start = start_of(args.cursor.as_deref())?;
+        let entries = state.dossiers.after(start).map(|dossier| {
+            json!({
+                "slug": dossier.name.as_str(), "created": iso(dossier.opened_at),
+                "description": dossier.description, "dispatchCount": dossier.agents.len(),
+            })
+        });
+        Ok(page("tasks", start, entries))
+    }
+}
+
+pub(crate) struct GetTaskContext;
+
+/// Read what was asked in a task and what its agents found.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct GetTaskContextArgs {
+    task_slug: String,
+}
+
+impl Tool for GetTaskContext {
+    const SET: Set = Set::Agents;
+    const NAME: &'static str = "get_task_context";
+    const NEEDS: Needs = Needs::Read;
+    type Args = GetTaskContextArgs;
+
+    async fn call(cx: &Call<'_>, args: GetTaskContextArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        let slug = args.task_slug.trim();
+        let dossier = state.dossiers.get(slug).ok_or_else(|| {
+            let slug: String = slug.chars().take(80).collect();
+            ToolError::named(
+                "UnknownTask",
+                format!("Task \"{slug}\" not found; list_tasks shows those there are"),
+            )
+        })?;
+        Ok(Reply::Json(json!({"context": dossier.context(&state.agents)})))
+    }
+}

@@ -1,0 +1,498 @@
+//! One start of an agent's program, from its launch until nothing of it is left.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use teamster_agents::agent::{
+    Begin, Event, McpServer, PermissionKind, PermissionOption, Resume, ToolCall, TurnEnd,
+};
+use teamster_agents::dialogue::Dialogue;
+use teamster_agents::drivers;
+use teamster_agents::launch::{Grace, Launch, Terminate};
+use teamster_agents::lines::Lines;
+use teamster_agents::stdin::Stdin;
+use teamster_agents::supervisor::{Process, Started};
+use teamster_agents::transcript::{Record, Transcriber};
+use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, Status, Why};
+use teamster_core::role::Role;
+use teamster_core::topic::Topic;
+use teamster_core::{Caller, Command};
+use teamster_log::Conversation;
+use teamster_mcp::Hub as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+use super::guard::{Guard, Verdict};
+use super::{Shared, outcome};
+use crate::programs::{Driver, Ends, Program};
+
+/// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
+pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
+/// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
+const TEXT_WAIT_MS: u64 = 300;
+/// How long after SIGTERM a program is killed.
+const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
+/// As much of the last message as is looked at for an outcome.
+const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
+/// As much of a program's last words as goes into an outcome.
+const STDERR_BYTES_MAX: usize = 1_000;
+
+/// What the runner needs to know of an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Usual,
+    /// Its program could not be started, or ended in the middle.
+    ProgramFailed,
+}
+
+/// What became of the agent's work.
+enum Came {
+    /// It has an outcome.
+    To(Outcome),
+    /// Its process is gone though its work is not done.
+    Off(String),
+    /// The program was not able to begin.
+    ToNothing(String),
+}
+
+/// Runs one incarnation and has its end recorded once all of it is gone.
+pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &str) -> End {
+    let (id, incarnation) = (agent.id.clone(), agent.incarnation);
+    let came = match begin(shared, agent, role, secret).await {
+        Ok(talk) => talk.run().await,
+        Err(why) => Came::ToNothing(why),
+    };
+    shared.live.ended(&agent.id);
+    let (command, end) = match came {
+        Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
+        Came::Off(why) => (agent::Command::Interrupt { id, incarnation, why }, End::ProgramFailed),
+        Came::ToNothing(why) => {
+            let outcome = Outcome::failed(Ending::Crashed, why);
+            (agent::Command::End { id, incarnation, outcome }, End::ProgramFailed)
+        }
+    };
+    shared.tell(command).await;
+    end
+}
+
+/// An agent that is being talked to.
+struct Talk<'a> {
+    shared: &'a Shared,
+    agent: &'a Agent,
+    role: &'a Role,
+    program: Program,
+    process: Process,
+    dialogue: Dialogue<Lines<Receiver>, Stdin>,
+    transcript: Conversation,
+    transcriber: Transcriber,
+    guard: Guard,
+    /// Tool calls that were seen; a program tells of one several times.
+    calls: HashSet<String>,
+    last_words: String,
+    cost_microdollars: Option<u64>,
+}
+
+async fn begin<'a>(
+    shared: &'a Shared,
+    agent: &'a Agent,
+    role: &'a Role,
+    secret: &str,
+) -> Result<Talk<'a>, String> {
+    let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
+    let program = known.program.clone();
+    let directory = PathBuf::from(&*agent.draft.directory);
+    if !directory.is_dir() {
+        return Err(format!("there is no directory {}", directory.display()));
+    }
+    let mut launch =
+        Launch::new(format!("{}-{}", agent.id, agent.incarnation), path, shared.isolation().await);
+    let model = role.model.as_deref();
+    launch.args = program.arguments(model).into_iter().map(Into::into).collect();
+    launch.directory = directory.clone();
+    launch.passed_on = program.pass.iter().map(ToString::to_string).collect();
+    let variables = program.variables(model, &shared.mcp).into_iter();
+    launch.environment = variables.map(|(name, value)| (name.into(), value.into())).collect();
+    launch.masked = vec![shared.data.clone()];
+    let started = shared.supervisor.launch(launch).await;
+    let Started { process, stdin, stdout } =
+        started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let mut dialogue = Dialogue::new(driver(&program), stdout, stdin);
+    let can_resume = program.load_session;
+    let begin = Begin {
+        directory,
+        mcp_servers: vec![McpServer {
+            name: "teamster".into(),
+            url: format!("{}/mcp", shared.url),
+            headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
+        }],
+        resume: agent
+            .session
+            .as_deref()
+            .filter(|_| can_resume)
+            .map(|session| Resume { session: session.to_owned(), or_new: true }),
+        model: model.map(str::to_owned),
+    };
+    dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
+    let transcript =
+        Conversation::new(format!("agent.{}", agent.id)).map_err(|error| error.to_string())?;
+    Ok(Talk {
+        shared,
+        agent,
+        role,
+        program,
+        process,
+        dialogue,
+        transcript,
+        transcriber: Transcriber::new(TEXT_WAIT_MS),
+        guard: Guard::default(),
+        calls: HashSet::new(),
+        last_words: String::new(),
+        cost_microdollars: None,
+    })
+}
+
+impl Talk<'_> {
+    /// Talks until the work is done or cannot go on, and ends the program.
+    async fn run(mut self) -> Came {
+        let came = self.talk().await;
+        self.dialogue.close();
+        self.process.end(grace(&self.program));
+        // Until it is gone it may still write, and must not be stuck in that.
+        let process = self.process.clone();
+        let exited = process.exited();
+        tokio::pin!(exited);
+        let exited = loop {
+            tokio::select! {
+                exited = &mut exited => break exited,
+                event = self.dialogue.next() => match event {
+                    Some(event) => self.keep(event).await,
+                    None => break exited.await,
+                },
+            }
+        };
+        if exited.n_left > 0 {
+            let says = format!(
+                "{} of its processes belong to another user and could not be ended",
+                exited.n_left
+            );
+            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+        }
+        if let Some(rest) = self.transcriber.flush() {
+            self.write(rest).await;
+        }
+        came
+    }
+
+    async fn talk(&mut self) -> Came {
+        let hub = self.shared.hub.clone();
+        let id = self.agent.id.clone();
+        let watch = hub.watch(&Topic::Agent(id.clone()));
+        let told_to_end = watch.until(&hub, |state| match state.agents.get(id.as_str()) {
+            Some(agent) if agent.phase == Phase::Running => None,
+            Some(agent) => Some(agent.ending_why.clone().unwrap_or(Why::Killed)),
+            None => Some(Why::Killed),
+        });
+        tokio::pin!(told_to_end);
+        let process = self.process.clone();
+        let exited = process.exited();
+        tokio::pin!(exited);
+        let mut has_exited = false;
+        let stall = Duration::from_millis(self.role.stall_ms);
+        loop {
+            let silent_at = self.dialogue.last_activity() + stall;
+            let due = self.transcriber.due_ms();
+            tokio::select! {
+                biased;
+                why = &mut told_to_end => return Came::To(self.ended(&why)),
+                () = self.shared.stop.cancelled() => {
+                    return Came::Off("the hub was stopped".into());
+                }
+                event = self.dialogue.next() => match event {
+                    Some(event) => {
+                        if let Some(came) = self.hear(event).await {
+                            return came;
+                        }
+                    }
+                    None => return Came::Off(self.last_signs("its program ended")),
+                },
+                exited = &mut exited, if !has_exited => {
+                    has_exited = true;
+                    self.dialogue.end(&format!("{:?}", exited.how));
+                }
+                () = tokio::time::sleep_until(silent_at), if self.dialogue.in_turn() => {
+                    let says = format!("nothing was heard of it for {} s", stall.as_secs());
+                    return Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says));
+                }
+                () = until_ms(self.shared, due) => {
+                    if let Some(record) = self.transcriber.flush() {
+                        self.write(record).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deals with one event; returns what became of the work, if that is certain now.
+    async fn hear(&mut self, event: Event) -> Option<Came> {
+        self.keep(event.clone()).await;
+        match event {
+            Event::Started(started) => {
+                let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
+                let session = started.session.clone();
+                self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
+                self.begin_turn(started.resumed).await
+            }
+            Event::NotStarted { message } => {
+                Some(Came::ToNothing(self.last_signs(&format!("it did not start: {message}"))))
+            }
+            Event::Text(piece) => {
+                self.last_words.push_str(&piece.text);
+                if self.last_words.len() > LAST_WORDS_BYTES_MAX {
+                    let cut = self.last_words.len() - LAST_WORDS_BYTES_MAX / 2;
+                    let cut = self.last_words.ceil_char_boundary(cut);
+                    self.last_words.drain(..cut);
+                }
+                None
+            }
+            Event::ToolCall(call) => self.see(&call).await,
+            Event::PermissionAsked { id, options, .. } => {
+                if let Some(option) = allowing(&options) {
+                    // It may have been withdrawn by now, which is as good as answered.
+                    let _ = self.dialogue.answer(id, &option);
+                }
+                None
+            }
+            Event::Usage(usage) => {
+                if let Some(cost) = usage.cost.filter(|cost| cost.currency == "USD") {
+                    self.cost_microdollars = Some(cost.micros);
+                }
+                None
+            }
+            Event::TurnEnded(end) => Some(self.turn_ended(end)),
+            Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
+            Event::Prompted { .. }
+            | Event::Thought(_)
+            | Event::ToolResult { .. }
+            | Event::Plan { .. }
+            | Event::PermissionAnswered { .. }
+            | Event::CancelAsked
+            | Event::UsageLimit { .. }
+            | Event::Trouble { .. } => None,
+        }
+    }
+
+    async fn begin_turn(&mut self, resumed: bool) -> Option<Came> {
+        let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
+        let begin = Command::Agent(agent::Command::BeginTurn { id, incarnation });
+        if let Err(failure) = self.shared.hub.submit(Caller::hub(), begin, None).await {
+            return Some(Came::To(self.outcome(
+                Ending::Aborted,
+                Status::Failed,
+                &failure.to_string(),
+            )));
+        }
+        let prompt = self.prompt(resumed);
+        match self.dialogue.prompt(&prompt) {
+            Ok(()) => None,
+            Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
+        }
+    }
+
+    /// Returns what the agent is told: what its role says, what is known of its dossier, and its task.
+    fn prompt(&self, resumed: bool) -> String {
+        const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
+                               from there.";
+        // It knows its task.
+        if resumed {
+            return CUT_OFF.to_owned();
+        }
+        let state = self.shared.hub.state();
+        let dossier = state.dossiers.get(self.agent.draft.dossier.as_str());
+        let context = dossier.filter(|dossier| {
+            let ended =
+                |id: &AgentId| state.agents.get(id.as_str()).is_some_and(|agent| !agent.is_live());
+            dossier.agents.iter().any(ended)
+        });
+        let context = context.map(|dossier| dossier.context(&state.agents));
+        let again = (self.agent.n_interruptions > 0).then(|| CUT_OFF.to_owned());
+        let parts = [
+            Some(self.role.prompt.to_string()),
+            context,
+            again,
+            Some(self.agent.draft.prompt.to_string()),
+        ];
+        parts
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n\n---\n\n")
+    }
+
+    /// Watches out for an agent that goes in circles.
+    async fn see(&mut self, call: &ToolCall) -> Option<Came> {
+        /// More calls than a turn has, unless it goes wrong; then they are seen again.
+        const CALLS_MAX: usize = 10_000;
+        // What was said before a call is not its last word.
+        self.last_words.clear();
+        if self.calls.len() >= CALLS_MAX {
+            self.calls.clear();
+        }
+        if !self.calls.insert(call.id.clone()) {
+            return None;
+        }
+        let name = call.name.as_deref().unwrap_or(&call.title);
+        // Awaiting again is what await_agent asks for.
+        if name.ends_with("await_agent") || call.title.contains("await_agent") {
+            return None;
+        }
+        let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
+        let target = format!("{} {input}", call.targets.join(" "));
+        match self.guard.see(name, target.trim()) {
+            Verdict::Fine => None,
+            Verdict::Warn(says) => {
+                self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+                None
+            }
+            Verdict::Stop(says) => Some(Came::To(self.outcome(
+                Ending::Aborted,
+                Status::Failed,
+                &format!("it went in circles: {says}"),
+            ))),
+        }
+    }
+
+    fn turn_ended(&self, end: TurnEnd) -> Came {
+        match end {
+            TurnEnd::Done => {
+                let read = outcome::read(&self.last_words);
+                Came::To(Outcome { cost_microdollars: self.cost_microdollars, ..read })
+            }
+            TurnEnd::Cancelled => {
+                Came::To(self.outcome(Ending::Aborted, Status::Partial, "its turn was cancelled"))
+            }
+            TurnEnd::Refused => Came::To(self.outcome(
+                Ending::Completed,
+                Status::Failed,
+                "the model would not go on",
+            )),
+            TurnEnd::MaxTokens => Came::To(self.outcome(
+                Ending::Completed,
+                Status::Partial,
+                "the model's output was cut off",
+            )),
+            TurnEnd::MaxTurns => Came::To(self.outcome(
+                Ending::Completed,
+                Status::Partial,
+                "the program's own limit of requests was reached",
+            )),
+            TurnEnd::Failed { message } => {
+                Came::To(self.outcome(Ending::Crashed, Status::Failed, &self.last_signs(&message)))
+            }
+            TurnEnd::Gone => {
+                Came::Off(self.last_signs("its program ended in the middle of its turn"))
+            }
+        }
+    }
+
+    fn ended(&self, why: &Why) -> Outcome {
+        match why {
+            Why::Killed => self.outcome(Ending::Aborted, Status::Failed, "it was killed"),
+            Why::WithParent => {
+                self.outcome(Ending::Aborted, Status::Failed, "the one above it was ended")
+            }
+            Why::OutOfTime => self.outcome(Ending::TimedOut, Status::Failed, "its time was over"),
+        }
+    }
+
+    /// Returns an outcome that is not the agent's own, with what it said last.
+    fn outcome(&self, ending: Ending, status: Status, says: &str) -> Outcome {
+        let summary = match self.last_words.trim() {
+            "" => says.to_owned(),
+            words => format!("{says}; the last it said: {words}"),
+        };
+        Outcome {
+            status,
+            cost_microdollars: self.cost_microdollars,
+            ..Outcome::failed(ending, summary)
+        }
+    }
+
+    /// Adds what the program wrote to stderr, which often says why.
+    fn last_signs(&self, says: &str) -> String {
+        let stderr = self.process.stderr_tail();
+        let stderr = stderr.trim();
+        let start = stderr.len().saturating_sub(STDERR_BYTES_MAX);
+        match &stderr[stderr.ceil_char_boundary(start)..] {
+            "" => says.to_owned(),
+            words => format!("{says}; its stderr ends with: {words}"),
+        }
+    }
+
+    /// Keeps an event in the transcript.
+    async fn keep(&mut self, event: Event) {
+        let at_ms = u64::try_from(self.shared.clock.now().0).unwrap_or_default();
+        for record in self.transcriber.take(at_ms, event) {
+            self.write(record).await;
+        }
+    }
+
+    /// A transcript that cannot be written loses a piece; the agent's outcome is what must not be lost.
+    async fn write(&mut self, record: Record) {
+        let bytes = match record.encode() {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::warn!(%error, "a record cannot be written"),
+        };
+        match self.shared.log.transcripts().append(&self.transcript, bytes).await {
+            Ok(number) => self.shared.live.grown(&self.agent.id, number),
+            Err(error) => {
+                tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
+            }
+        }
+    }
+}
+
+pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {
+    match program.driver {
+        Driver::Acp => Box::new(drivers::acp::Acp::default()),
+    }
+}
+
+/// Returns how a program is ended.
+pub(super) fn grace(program: &Program) -> Grace {
+    let grace = Duration::from_secs(u64::from(program.grace_s.get()));
+    match program.ends {
+        Ends::Stdin => Grace {
+            after_stdin: grace,
+            terminate: Terminate::Program,
+            after_terminate: TERMINATE_PATIENCE,
+        },
+        Ends::Sigterm => Grace {
+            after_stdin: Duration::ZERO,
+            terminate: Terminate::Group,
+            after_terminate: grace,
+        },
+    }
+}
+
+/// Waits until the clock shows a time; for ever if there is none.
+async fn until_ms(shared: &Shared, at_ms: Option<u64>) {
+    match at_ms {
+        Some(at) => {
+            let now = u64::try_from(shared.clock.now().0).unwrap_or_default();
+            tokio::time::sleep_until(
+                Instant::now() + Duration::from_millis(at.saturating_sub(now)),
+            )
+            .await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Agents of the hub work unattended, within what isolates them; they are let do what they ask for, once.
+fn allowing(options: &[PermissionOption]) -> Option<String> {
+    let of = |kind: PermissionKind| options.iter().find(|option| option.kind == kind);
+    let chosen = of(PermissionKind::AllowOnce).or_else(|| of(PermissionKind::AllowAlways));
+    chosen.map(|option| option.id.clone())
+}

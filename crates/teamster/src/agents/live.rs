@@ -1,0 +1,36 @@
+//! How far each agent's transcript has come, for those who follow it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use teamster_core::agent::AgentId;
+use tokio::sync::watch;
+
+/// The agents under way, each with the number of its last record.
+#[derive(Debug, Clone, Default)]
+pub struct Live(Arc<Mutex<HashMap<AgentId, watch::Sender<u64>>>>);
+
+impl Live {
+    /// Says that a transcript has a new record.
+    pub(super) fn grown(&self, agent: &AgentId, number: u64) {
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.entry(agent.clone()).or_insert_with(|| watch::channel(0).0).send_replace(number);
+    }
+
+    /// Says that a transcript grows no more, for now.
+    pub(super) fn ended(&self, agent: &AgentId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(agent);
+    }
+
+    /// Waits until a transcript has more than `after` records; returns at once if it does not grow.
+    pub async fn more(&self, agent: &AgentId, after: u64) {
+        let grows = {
+            let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            live.get(agent).map(watch::Sender::subscribe)
+        };
+        if let Some(mut grows) = grows {
+            // An error means that it has ended.
+            let _ = grows.wait_for(|number| *number > after).await;
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Runs agents: gives them room in the order of drafting, starts their programs, and records what becomes of them.
+//!
+//! The state says which agents there should be; the runner makes it so. What it holds besides, it can lose: after a crash
+//! the next hub finds in the state which agents were cut off, and goes on with them.
+
+mod check;
+mod guard;
+mod incarnation;
+mod live;
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamster_agents::isolation::Isolation;
+use teamster_agents::launches::{self, Launches};
+use teamster_agents::restarts::{Intensity, Restarts, Verdict};
+use teamster_agents::supervisor::{self, Supervisor};
+use teamster_core::agent::{self, Agent, AgentId};
+use teamster_core::role::{self, RoleName};
+use teamster_core::topic::Topic;
+use teamster_core::{Caller, Command, State, Timestamp};
+use teamster_log::Log;
+use teamster_mcp::Hub as _;
+use teamster_mcp::access::parse_grants;
+use teamster_mcp::catalogue::Catalogue;
+use teamster_mcp::hub::Failure;
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::check::{check, probe};
+pub use self::live::Live;
+use crate::clock::Clock;
+use crate::config::{self, DataFiles};
+use crate::hub::Handle;
+use crate::programs::Programs;
+use crate::settings::{Configuration, Mcp, Pool};
+use crate::{secret, tasks};
+
+/// How long a command is waited for that could not be stored, before it is tried again.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What agents are run with.
+pub struct Setup {
+    pub hub: Handle,
+    pub log: Arc<dyn Log>,
+    pub clock: Arc<dyn Clock>,
+    pub data: DataFiles,
+    /// Where agents find the hub.
+    pub url: String,
+    pub configuration: Configuration,
+    pub live: Live,
+}
+
+/// What every incarnation shares.
+struct Shared {
+    hub: Handle,
+    log: Arc<dyn Log>,
+    clock: Arc<dyn Clock>,
+    url: String,
+    /// Agents must not find this: the operator's token is in it, and the log.
+    data: PathBuf,
+    programs: Programs,
+    search_path: Vec<PathBuf>,
+    mcp: Mcp,
+    supervisor: Supervisor,
+    isolation: OnceCell<Isolation>,
+    live: Live,
+    /// Ends what agents do when the hub ends.
+    stop: CancellationToken,
+}
+
+pub struct Runner {
+    shared: Arc<Shared>,
+    pool: Pool,
+    incarnations: TaskTracker,
+    /// What each program's failures led to.
+    failing: BTreeMap<Arc<str>, Failing>,
+    failures: Arc<Failures>,
+}
+
+/// A program that fails is not started again at once.
+struct Failing {
+    restarts: Restarts,
+    not_before: Timestamp,
+}
+
+/// Programs that failed and are not dealt with yet.
+#[derive(Default)]
+struct Failures {
+    programs: std::sync::Mutex<Vec<Arc<str>>>,
+    more: Notify,
+}
+
+impl Runner {
+    pub async fn new(setup: Setup) -> anyhow::Result<Self> {
+        let Setup { hub, log, clock, data, url, configuration, live } = setup;
+        let launches = Launches::new(data.directory().join("launches"));
+        for left in launches.end_leftovers(launches::PATIENCE)? {
+            let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
+            tracing::warn!(id, n_killed, n_left, "found what an earlier hub had started");
+        }
+        let spawn: supervisor::Spawn = Arc::new(|name, task| {
+            tasks::spawn(name, task);
+        });
+        let supervisor = Supervisor::new(supervisor::own_program()?, launches, spawn);
+        let search_path = config::search_path();
+        let roles = roles(&configuration, &search_path);
+        hub.submit(Caller::hub(), Command::Role(role::Command::Sync(roles)), None).await?;
+        let pool = configuration.settings.pool.clone();
+        let shared = Arc::new(Shared {
+            hub,
+            log,
+            clock,
+            url,
+            data: data.directory().to_owned(),
+            programs: configuration.settings.programs.clone(),
+            search_path,
+            mcp: configuration.settings.mcp.clone(),
+            supervisor,
+            isolation: OnceCell::new(),
+            live,
+            stop: CancellationToken::new(),
+        });
+        let runner = Self {
+            shared,
+            pool,
+            incarnations: TaskTracker::new(),
+            failing: BTreeMap::new(),
+            failures: Arc::default(),
+        };
+        runner.interrupt_all("the hub ended while it worked").await;
+        Ok(runner)
+    }
+
+    /// Returns what ends all agents, and waits until they have.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { stop: self.shared.stop.clone(), incarnations: self.incarnations.clone() }
+    }
+
+    /// Runs until the hub ends.
+    pub async fn run(mut self) {
+        let hub = self.shared.hub.clone();
+        let watch = hub.watch(&Topic::Agents);
+        let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
+        loop {
+            let mut seen = None;
+            // Registered before we look, so that nothing in between is missed.
+            let changed = watch.until(&hub, |state| {
+                let first = seen.get_or_insert(state.seq());
+                (state.seq() != *first).then_some(())
+            });
+            let wait = self.admit().await;
+            tokio::select! {
+                () = changed => {}
+                () = hub.idlers().more() => {}
+                () = failures.more.notified() => {}
+                () = async { match wait {
+                    Some(at) => self.shared.clock.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }} => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Starts as many queued agents as there is room for. Returns when to look again, if a program is to be spared.
+    async fn admit(&mut self) -> Option<Timestamp> {
+        self.note_failures();
+        let mut look_again: Option<Timestamp> = None;
+        loop {
+            let state = self.shared.hub.state();
+            if !self.has_room(&state) || self.shared.stop.is_cancelled() {
+                return look_again;
+            }
+            let now = self.shared.clock.now();
+            let spared = |agent: &Arc<Agent>| {
+                let program = program_of(&state, agent);
+                self.failing.get(&program).map(|failing| failing.not_before).filter(|at| *at > now)
+            };
+            let next = state.agents.queued().find(|agent| spared(agent).is_none());
+            let soonest = state.agents.queued().filter_map(spared).min();
+            look_again = [look_again, soonest].into_iter().flatten().min();
+            let Some(agent) = next else { return look_again };
+            if !self.start(&agent.id).await {
+                return look_again;
+            }
+        }
+    }
+
+    /// Those that only wait take no room among the running, but all take room among the living.
+    fn has_room(&self, state: &State) -> bool {
+        let idlers = self.shared.hub.idlers();
+        let running = state.agents.active().filter(|agent| !idlers.contains(&agent.id.principal()));
+        let (n_running, n_live) = (running.count(), state.agents.active().count());
+        n_running < self.pool.running.get() as usize && n_live < self.pool.live.get() as usize
+    }
+
+    /// Gives an agent its token and starts its program.
+    async fn start(&self, id: &AgentId) -> bool {
+        let secret = secret::new_secret();
+        let admit = agent::Command::Admit { id: id.clone(), secret: secret::hash(&secret) };
+        let done = match self.shared.hub.submit(Caller::hub(), Command::Agent(admit), None).await {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::warn!(agent = %id, %error, "an agent could not be admitted");
+                // Somebody may have ended it meanwhile; whatever it is, the next change makes us look again.
+                return false;
+            }
+        };
+        let Some(agent) = done.state.agents.get(id.as_str()).cloned() else { return true };
+        let Some(role) = done.state.roles.get(agent.role.as_str()).cloned() else { return true };
+        let (shared, failures) = (self.shared.clone(), self.failures.clone());
+        let program = role.program.clone();
+        let task = self.incarnations.track_future(async move {
+            if incarnation::run(&shared, &agent, &role, &secret).await
+                == incarnation::End::ProgramFailed
+            {
+                failures
+                    .programs
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .push(program);
+                failures.more.notify_one();
+            }
+        });
+        tasks::spawn("run an agent", task);
+        true
+    }
+
+    fn note_failures(&mut self) {
+        let failed = std::mem::take(
+            &mut *self.failures.programs.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+        );
+        for program in failed {
+            let now = self.shared.clock.now();
+            let failing = self.failing.entry(program.clone()).or_insert_with(|| Failing {
+                restarts: Restarts::new(Intensity::default()),
+                not_before: now,
+            });
+            let pause = match failing.restarts.next(now.0) {
+                Verdict::After(pause) => pause,
+                Verdict::Parked => {
+                    let pause = Intensity::default().within;
+                    tracing::warn!(
+                        program = &*program,
+                        "fails again and again; its agents wait for {pause:?}"
+                    );
+                    failing.restarts.forget();
+                    pause
+                }
+            };
+            let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+            failing.not_before = Timestamp(now.0.saturating_add(pause_ms));
+        }
+    }
+
+    /// Says of every agent that an earlier hub left that its process is gone.
+    async fn interrupt_all(&self, why: &str) {
+        let state = self.shared.hub.state();
+        for agent in state.agents.active() {
+            let (id, incarnation) = (agent.id.clone(), agent.incarnation);
+            let interrupt = agent::Command::Interrupt { id, incarnation, why: why.into() };
+            self.shared.tell(interrupt).await;
+        }
+    }
+}
+
+/// Ends all agents when the hub ends.
+pub struct Stopper {
+    stop: CancellationToken,
+    incarnations: TaskTracker,
+}
+
+impl Stopper {
+    /// Returns when no process of an agent is left.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.incarnations.close();
+        self.incarnations.wait().await;
+    }
+}
+
+impl Shared {
+    /// Has something recorded about an agent; tries until the log can be written. What comes too late is left out.
+    async fn tell(&self, command: agent::Command) {
+        loop {
+            let command = Command::Agent(command.clone());
+            match self.hub.submit(Caller::hub(), command, None).await {
+                Ok(_) | Err(Failure::Refused(_)) => return,
+                Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
+                    tracing::warn!(why, "what became of an agent could not be recorded");
+                    tokio::select! {
+                        () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
+                        () = self.stop.cancelled() => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the best isolation that this machine offers; found out once.
+    async fn isolation(&self) -> Isolation {
+        let probe = || async {
+            let probe = self.supervisor.probe(&format!("probe-{}", std::process::id())).await;
+            let best = probe.best();
+            if let Err(why) = &probe.namespaces {
+                tracing::warn!(isolation = %best, %why, "agents can see the hub's processes and files");
+            }
+            best
+        };
+        *self.isolation.get_or_init(probe).await
+    }
+}
+
+fn program_of(state: &State, agent: &Agent) -> Arc<str> {
+    state.roles.get(agent.role.as_str()).map(|role| role.program.clone()).unwrap_or_default()
+}
+
+/// Returns the configured roles as the core knows them. One that cannot be used is left out and said so.
+fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Role> {
+    let catalogue = Catalogue::new();
+    let programs = &configuration.settings.programs;
+    let convert = |role: &crate::roles::Role| -> Result<role::Role, String> {
+        let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
+        // One that is not installed keeps its name; whoever drafts it is told.
+        let program = match programs.choose(wanted.map(|name| name.as_str()), search_path) {
+            Ok((known, _)) => known.name.as_str().to_owned(),
+            Err(_) => wanted.map_or("none", |name| name.as_str()).to_owned(),
+        };
+        let limits = &role.limits;
+        Ok(role::Role {
+            name: RoleName::parse(role.name.as_str()).map_err(|error| error.to_string())?,
+            description: role.description.as_str().into(),
+            category: role.category.as_str().into(),
+            program: program.into(),
+            model: role.model.as_deref().map(Into::into),
+            grants: parse_grants(&catalogue, &role.grants())?,
+            limits: role::Limits {
+                depth: limits.depth.get(),
+                children: limits.children.get(),
+                total: limits.total.get(),
+                turns: limits.turns.get(),
+                wall_ms: u64::from(limits.wall_minutes.get()) * 60_000,
+            },
+            directory: role.cwd.as_ref().map(|cwd| cwd.to_string_lossy().as_ref().into()),
+            stall_ms: u64::from(role.stall_s) * 1_000,
+            prompt: role.prompt.as_str().into(),
+        })
+    };
+    let usable = configuration.roles.iter().filter_map(|role| {
+        convert(role)
+            .inspect_err(|error| {
+                tracing::warn!(role = role.name.as_str(), error, "a role is not usable")
+            })
+            .ok()
+    });
+    usable.collect()
+}

@@ -1,0 +1,150 @@
+//! Agents for people's programs: drafted, listed, shown, and followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::routing::get;
+use axum::{Extension, Json, Router};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use teamster_core::agent::{self, Agent, NewAgent};
+use teamster_core::token::Token;
+use teamster_core::{Command, Event};
+use teamster_log::Conversation;
+use teamster_mcp::Hub as _;
+
+use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
+
+/// As many records as one page of a transcript has.
+const RECORDS_PAGE: usize = 200;
+/// As many agents that have ended as are listed.
+const ENDED_PAGE: usize = 100;
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/agents", get(list).post(draft))
+        .route("/api/agents/{id}", get(show))
+        .route("/api/agents/{id}/transcript", get(transcript))
+}
+
+fn shown(agent: &Agent) -> Value {
+    json!({
+        "id": agent.id.as_str(), "role": agent.role.as_str(), "dossier": agent.draft.dossier.as_str(),
+        "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
+        "drafted_at": agent.drafted_at, "started_at": agent.started_at, "ended_at": agent.ended_at,
+        "directory": agent.draft.directory, "incarnation": agent.incarnation, "session": agent.session,
+        "turns": agent.n_turns, "below": agent.n_below, "limits": agent.draft.limits,
+        "outcome": agent.outcome, "duration_ms": agent.duration_ms(),
+    })
+}
+
+/// Those under way, then those queued, then the newest of those that have ended.
+async fn list(State(api): State<Api>) -> Json<Value> {
+    let state = api.hub.state();
+    let live = state.agents.active().chain(state.agents.queued());
+    let all = live.chain(state.agents.ended().take(ENDED_PAGE));
+    Json(all.map(|agent| shown(agent)).collect())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    role: String,
+    prompt: String,
+    dossier: Option<String>,
+    directory: Option<String>,
+}
+
+async fn draft(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    asked: Given<Draft>,
+) -> Answer {
+    let Json(Draft { role, prompt, dossier, directory }) = asked?;
+    let default_directory = api.hub.directory();
+    let new = NewAgent { role, prompt, dossier, directory, default_directory };
+    let done = submit(&api, &token, Command::Agent(agent::Command::Draft(new))).await?;
+    let drafted = done.events.iter().find_map(|event| match event {
+        Event::Agent(agent::Event::Drafted { id, .. }) => done.state.agents.get(id.as_str()),
+        _ => None,
+    });
+    let drafted = drafted.ok_or_else(|| {
+        Problem(StatusCode::INTERNAL_SERVER_ERROR, "the draft left no trace".into())
+    })?;
+    Ok(Json(shown(drafted)))
+}
+
+fn find(api: &Api, id: &str) -> Result<Arc<Agent>, Problem> {
+    let found = api.hub.state().agents.get(id).cloned();
+    found.ok_or_else(|| {
+        let id: String = id.chars().take(80).collect();
+        let message = format!("there is no agent {id:?}; `teamster agents` shows those there are");
+        Problem(StatusCode::NOT_FOUND, message)
+    })
+}
+
+async fn show(State(api): State<Api>, id: InPath) -> Answer {
+    let Path(id) = id?;
+    let agent = find(&api, &id)?;
+    let mut answer = shown(&agent);
+    answer["prompt"] = (&*agent.draft.prompt).into();
+    Ok(Json(answer))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TranscriptQuery {
+    /// The last record the caller has.
+    #[serde(default)]
+    after: u64,
+    /// How long to wait if there is nothing after it and the agent is under way.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+async fn transcript(
+    State(api): State<Api>,
+    id: InPath,
+    asked: Result<Query<TranscriptQuery>, QueryRejection>,
+) -> Answer {
+    let (Path(id), Query(TranscriptQuery { after, wait_ms })) = (id?, asked?);
+    let agent = find(&api, &id)?;
+    let name = format!("agent.{id}");
+    let conversation = Conversation::new(name).map_err(|error| super::bad(error.to_string()))?;
+    let read = || api.log.transcripts().read(&conversation, after, RECORDS_PAGE);
+    let mut records = read().await?;
+    if records.is_empty() && wait_ms > 0 && agent.is_live() {
+        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
+        let mut stop = api.stop.subscribe();
+        let topic = teamster_core::topic::Topic::Agent(agent.id.clone());
+        let watch = api.hub.watch(&topic);
+        let ended = watch.until(&api.hub, |state| {
+            let now = state.agents.get(agent.id.as_str());
+            // A queued one that starts has a transcript to wait for from then on.
+            (now.map(|now| now.phase) != Some(agent.phase)).then_some(())
+        });
+        let grown = async {
+            if agent.phase == agent::Phase::Queued {
+                std::future::pending::<()>().await;
+            }
+            api.live.more(&agent.id, after).await;
+        };
+        tokio::select! {
+            () = grown => {}
+            () = ended => {}
+            () = tokio::time::sleep(at_most) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        records = read().await?;
+    }
+    let last = records.last().map_or(after, |record| record.number);
+    let live = find(&api, &id)?.is_live();
+    let records: Vec<Value> = records
+        .iter()
+        .map(|record| serde_json::from_slice(&record.bytes).unwrap_or(Value::Null))
+        .collect();
+    Ok(Json(json!({"records": records, "last": last, "live": live})))
+}

@@ -1,0 +1,283 @@
+//! `teamster draft`, `await`, `kill`, `agents`, `agent show` and `dossiers`: agents for people.
+
+mod render;
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::{connect_to_hub, print, say};
+use crate::client::Client;
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DraftArgs {
+    /// The role that the agent plays; `teamster roles` lists them
+    role: String,
+
+    /// Its task; `-` reads it from stdin
+    prompt: String,
+
+    /// The dossier it belongs to; what its earlier agents found is told to the new one
+    #[arg(long, value_name = "SLUG")]
+    dossier: Option<String>,
+
+    /// Where it works [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Show what it does, and wait until it has ended
+    #[arg(short, long)]
+    wait: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct OneArgs {
+    /// The agent's id, such as coder-3
+    id: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AgentsArgs {
+    /// Also those that have ended
+    #[arg(short, long)]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AgentArgs {
+    #[command(subcommand)]
+    verb: AgentVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum AgentVerb {
+    /// Show an agent: its task, what it did, and what came of it
+    Show {
+        /// The agent's id, such as coder-3
+        id: String,
+        /// Go on as it works
+        #[arg(short, long)]
+        follow: bool,
+        /// Print JSON, a line for each record
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DossiersArgs {
+    /// Show what came of one of them
+    slug: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long one request waits for something to happen.
+const WAIT_MS: u64 = 45_000;
+
+pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<()> {
+    let directory = match &args.dir {
+        Some(dir) => std::fs::canonicalize(dir)
+            .with_context(|| format!("there is no directory {}", dir.display()))?,
+        None => {
+            std::env::current_dir().context("the current directory is gone; name one with --dir")?
+        }
+    };
+    let mut prompt = args.prompt;
+    if prompt == "-" {
+        prompt.clear();
+        std::io::stdin().read_to_string(&mut prompt).context("cannot read the task from stdin")?;
+    }
+    let mut client = connect_to_hub(data).await?;
+    let draft = json!({
+        "role": args.role, "prompt": prompt, "dossier": args.dossier, "directory": directory,
+    });
+    let agent = client.post("/api/agents", &draft).await?;
+    let id = agent["id"].as_str().context("the hub's answer has no id")?.to_owned();
+    if !args.wait {
+        if args.json {
+            return print(&agent.to_string());
+        }
+        print(&id)?;
+        say(&format!("it belongs to the dossier {}", agent["dossier"].as_str().unwrap_or("?")));
+        say(&format!("follow it with `{}`", data.call(&format!("agent show {id} --follow"))));
+        return Ok(());
+    }
+    if !args.json {
+        say(&format!("{id} is drafted for {}", agent["dossier"].as_str().unwrap_or("?")));
+    }
+    follow(&mut client, &id, true, args.json).await?;
+    finish(&mut client, &id, args.json).await
+}
+
+/// Shows what came of an agent; fails if it did.
+async fn finish(client: &mut Client, id: &str, as_json: bool) -> anyhow::Result<()> {
+    let agent = client.get(&format!("/api/agents/{id}")).await?;
+    if as_json {
+        print(&agent.to_string())?;
+    } else {
+        print(&render::outcome(&agent))?;
+    }
+    let good = agent["outcome"]["ending"] == "completed" && agent["outcome"]["status"] != "failed";
+    if good { Ok(()) } else { Err(super::Refused.into()) }
+}
+
+pub(super) async fn wait(data: &DataFiles, args: OneArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    loop {
+        let answer = call(&mut client, "await_agent", &args.id).await?;
+        if answer["status"] != "running" {
+            return finish(&mut client, &args.id, args.json).await;
+        }
+        say(&format!("{} still works", args.id));
+    }
+}
+
+pub(super) async fn kill(data: &DataFiles, args: OneArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    loop {
+        let answer = call(&mut client, "kill_agent", &args.id).await?;
+        if answer["success"] == true {
+            if args.json {
+                return print(&answer.to_string());
+            }
+            say(answer["message"].as_str().unwrap_or("it is gone"));
+            return Ok(());
+        }
+        say(answer["message"].as_str().unwrap_or("it is being ended"));
+    }
+}
+
+async fn call(client: &mut Client, tool: &str, id: &str) -> anyhow::Result<Value> {
+    let (text, failed) =
+        client.call_tool("/mcp/agents", tool, &json!({"agentId": id}), None).await?;
+    let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
+    if failed {
+        bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+    }
+    Ok(answer)
+}
+
+pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let agents = client.get("/api/agents").await?;
+    let agents = agents.as_array().context("the hub's answer is no list")?;
+    let wanted: Vec<&Value> =
+        agents.iter().filter(|agent| args.all || agent["phase"] != "ended").collect();
+    if args.json {
+        return print(&json!(wanted).to_string());
+    }
+    if wanted.is_empty() {
+        say("no agent is under way; `teamster agents --all` shows those that have ended");
+        return Ok(());
+    }
+    print(render::table(&wanted).trim_end())
+}
+
+pub(super) async fn agent(data: &DataFiles, args: AgentArgs) -> anyhow::Result<()> {
+    let AgentVerb::Show { id, follow: go_on, json } = args.verb;
+    let mut client = connect_to_hub(data).await?;
+    if !json {
+        let agent = client.get(&format!("/api/agents/{id}")).await?;
+        print(render::head(&agent).trim_end())?;
+    }
+    follow(&mut client, &id, go_on, json).await?;
+    if json {
+        return Ok(());
+    }
+    let agent = client.get(&format!("/api/agents/{id}")).await?;
+    if agent["outcome"].is_null() { Ok(()) } else { print(&render::outcome(&agent)) }
+}
+
+/// Prints the transcript, and goes on until the agent has ended if so told.
+async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> anyhow::Result<()> {
+    let mut after = 0;
+    let mut caught_up = false;
+    loop {
+        let wait_ms = if caught_up { WAIT_MS } else { 0 };
+        let path = format!("/api/agents/{id}/transcript?after={after}&wait_ms={wait_ms}");
+        let page = client.get(&path).await?;
+        for record in page["records"].as_array().into_iter().flatten() {
+            if as_json {
+                print(&record.to_string())?;
+            } else if let Some(text) = render::record(record) {
+                print(&text)?;
+            }
+        }
+        let last = page["last"].as_u64().context("the hub's answer has no end")?;
+        if last == after {
+            if !go_on || page["live"] != true {
+                return Ok(());
+            }
+            caught_up = true;
+        }
+        after = last;
+    }
+}
+
+pub(super) async fn dossiers(data: &DataFiles, args: DossiersArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    if let Some(slug) = args.slug {
+        let arguments = json!({"taskSlug": slug});
+        let (text, failed) =
+            client.call_tool("/mcp/agents", "get_task_context", &arguments, None).await?;
+        let answer: Value = serde_json::from_str(&text)?;
+        if failed {
+            bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+        }
+        return if args.json {
+            print(&text)
+        } else {
+            print(answer["context"].as_str().unwrap_or_default().trim_end())
+        };
+    }
+    let mut cursor = None;
+    let mut text = String::new();
+    let mut all = Vec::new();
+    loop {
+        let arguments = cursor.as_ref().map_or(json!({}), |cursor| json!({"cursor": cursor}));
+        let (page, _) = client.call_tool("/mcp/agents", "list_tasks", &arguments, None).await?;
+        let page: Value = serde_json::from_str(&page)?;
+        for task in page["tasks"].as_array().into_iter().flatten() {
+            let word = |name: &str| task[name].as_str().unwrap_or_default().to_owned();
+            let _ = writeln!(
+                text,
+                "{:<36} {:>3} agent(s)  {}",
+                word("slug"),
+                task["dispatchCount"],
+                word("description")
+            );
+            all.push(task.clone());
+        }
+        cursor = page["nextCursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if args.json {
+        return print(&json!(all).to_string());
+    }
+    if all.is_empty() {
+        say("there are no dossiers yet; `teamster draft` opens one");
+        return Ok(());
+    }
+    print(text.trim_end())
+}

@@ -1,0 +1,117 @@
+//! How agents and their transcripts look on a terminal.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use teamster_core::Timestamp;
+
+use super::super::{dim, local_time};
+
+/// As much of a tool's input or output as fits a line.
+const LINE_CHARS_MAX: usize = 160;
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+fn time(value: &Value) -> String {
+    value.as_i64().map(|at| local_time(Timestamp(at))).unwrap_or_default()
+}
+
+/// What came from an agent must not steer the terminal.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect()
+}
+
+fn line(text: &str) -> String {
+    let text = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+pub(super) fn table(agents: &[&Value]) -> String {
+    let mut text =
+        format!("{:<20} {:<8} {:<14} {:<30} {}\n", "id", "phase", "drafted by", "dossier", "since");
+    for agent in agents {
+        let since = [&agent["ended_at"], &agent["started_at"], &agent["drafted_at"]];
+        let since = since.into_iter().find(|at| !at.is_null()).map(time).unwrap_or_default();
+        let ending = word(&agent["outcome"], "status");
+        let phase = if ending.is_empty() { word(agent, "phase") } else { ending };
+        let _ = writeln!(
+            text,
+            "{:<20} {phase:<8} {:<14} {:<30} {since}",
+            word(agent, "id"),
+            word(agent, "drafted_by"),
+            word(agent, "dossier"),
+        );
+    }
+    text
+}
+
+pub(super) fn head(agent: &Value) -> String {
+    let mut text = format!("{} ({})\n", word(agent, "id"), word(agent, "phase"));
+    for (title, value) in [
+        ("dossier", word(agent, "dossier").to_owned()),
+        ("directory", word(agent, "directory").to_owned()),
+        ("drafted by", word(agent, "drafted_by").to_owned()),
+        ("drafted at", time(&agent["drafted_at"])),
+        ("started at", time(&agent["started_at"])),
+        ("session", word(agent, "session").to_owned()),
+        ("task", line(word(agent, "prompt"))),
+    ] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {title:<10} {value}");
+        }
+    }
+    text
+}
+
+pub(super) fn outcome(agent: &Value) -> String {
+    let outcome = &agent["outcome"];
+    let took = agent["duration_ms"].as_f64().map(|ms| format!(" after {:.1} s", ms / 1e3));
+    let mut text = format!(
+        "{} {} ({}){}: {}",
+        word(agent, "id"),
+        word(outcome, "ending"),
+        word(outcome, "status"),
+        took.unwrap_or_default(),
+        plain(word(outcome, "summary")).trim()
+    );
+    for name in ["changes", "issues", "questions"] {
+        for entry in outcome[name].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let _ = write!(text, "\n  {}: {}", name.trim_end_matches('s'), line(entry));
+        }
+    }
+    text
+}
+
+/// Shows a record, if it is one that people want to see.
+pub(super) fn record(record: &Value) -> Option<String> {
+    let said = |name: &str| line(word(record, name));
+    Some(match word(record, "type") {
+        "started" => dim(&format!("· works (session {})", said("session"))),
+        "not_started" => format!("! did not start: {}", said("message")),
+        "prompted" => dim(&format!("> {}", said("text"))),
+        "text" => plain(word(record, "text")).trim_end().to_owned(),
+        "thought" => dim(&format!("  {}", line(word(record, "text")))),
+        "tool_call" => {
+            let input = line(word(&record["input"], "text"));
+            format!("* {} {}", line(word(record, "title")), dim(&input))
+        }
+        "tool_result" => {
+            let mark = if record["ok"] == true { "→" } else { "✗" };
+            dim(&format!("  {mark} {}", line(word(&record["output"], "text"))))
+        }
+        "permission_asked" => {
+            format!("? may it: {}", line(word(&record["call"], "title")))
+        }
+        "permission_answered" => dim(&format!("  answered: {}", said("option"))),
+        "usage_limit" => format!("! usage limit: {}", said("message")),
+        "trouble" => dim(&format!("! {}", said("message"))),
+        "turn_ended" => dim(&format!("· turn ended: {}", said("why"))),
+        "exited" => dim(&format!("· program ended: {}", said("how"))),
+        _ => return None,
+    })
+}

@@ -1,0 +1,225 @@
+//! Agent programs as data: those of `programs.toml`, which is built in, and those that the user adds.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{self, Layer, Mcp, Name, Node, Origin, Problem, Variable, Whole};
+
+/// What is built in.
+const BUILT_IN: &str = include_str!("../programs.toml");
+
+/// This command is the program that runs, wherever it is.
+const OURSELVES: &str = "teamster";
+
+/// An agent program: how it is started, what it needs, how it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Program {
+    /// The program: a name that is on the PATH, or an absolute path; `teamster` is the program that runs
+    pub command: String,
+    /// Its arguments
+    pub args: Vec<String>,
+    /// How to talk to it
+    pub driver: Driver,
+    /// What makes it end
+    pub ends: Ends,
+    /// How long it may take to end before it is killed
+    pub grace_s: Whole<0, 60>,
+    /// Environment variables that are passed on to it if they are set, such as that of its key
+    pub pass: Vec<Variable>,
+    /// Environment variables that are set for it; `{mcp.streamTimeout}` stands for that setting
+    pub set: BTreeMap<Variable, String>,
+    /// Whether a session can be loaded into a new process
+    pub load_session: bool,
+    /// The environment variable that chooses its model
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_env: Option<Variable>,
+    /// The arguments that choose its model; `{model}` stands for it
+    pub model_args: Vec<String>,
+    /// How long it waits for the answer to a tool call; longer calls become something to ask for again
+    pub max_wait_s: Whole<1, 3_600>,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self {
+            command: String::new(),
+            args: Vec::new(),
+            driver: Driver::Acp,
+            ends: Ends::Stdin,
+            grace_s: const { Whole::new(5) },
+            pass: Vec::new(),
+            set: BTreeMap::new(),
+            load_session: true,
+            model_env: None,
+            model_args: Vec::new(),
+            max_wait_s: const { Whole::new(50) },
+        }
+    }
+}
+
+/// How to talk to a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Driver {
+    /// The Agent Client Protocol, over stdin and stdout.
+    Acp,
+}
+
+impl Driver {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Acp => "acp",
+        }
+    }
+}
+
+/// What makes a program end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Ends {
+    /// The end of its input.
+    Stdin,
+    /// SIGTERM to all of its processes, since it does not mind the end of its input.
+    Sigterm,
+}
+
+impl Program {
+    /// Returns the file to start, looked for in `search_path`.
+    pub fn find(&self, search_path: &[PathBuf]) -> Option<PathBuf> {
+        let is_program = |path: &PathBuf| {
+            std::fs::metadata(path)
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        if self.is_ourselves()
+            && let Some(own) = std::env::current_exe().ok().filter(is_program)
+        {
+            return Some(own);
+        }
+        let command = Path::new(&self.command);
+        if command.is_absolute() {
+            return Some(command.to_owned()).filter(is_program);
+        }
+        // A directory that depends on where we are could be anybody's.
+        let directories = search_path.iter().filter(|directory| directory.is_absolute());
+        directories.map(|directory| directory.join(command)).find(is_program)
+    }
+
+    fn is_ourselves(&self) -> bool {
+        self.command == OURSELVES
+    }
+
+    /// Returns its arguments, with those that choose the model.
+    pub fn arguments(&self, model: Option<&str>) -> Vec<String> {
+        let choose = model.into_iter().flat_map(|model| {
+            self.model_args.iter().map(move |word| word.replace("{model}", model))
+        });
+        self.args.iter().cloned().chain(choose).collect()
+    }
+
+    /// Returns the variables to set for it. Those it is passed on are in `pass`.
+    pub fn variables(&self, model: Option<&str>, mcp: &Mcp) -> Vec<(String, String)> {
+        let timeout = mcp.stream_timeout.get().to_string();
+        let set = self.set.iter().map(|(name, value)| {
+            (name.to_string(), value.replace("{mcp.streamTimeout}", &timeout))
+        });
+        let chosen = self.model_env.as_ref().zip(model);
+        set.chain(chosen.map(|(name, model)| (name.to_string(), model.to_owned()))).collect()
+    }
+
+    /// Says whether a role can choose its model before it starts.
+    pub fn has_model_choice(&self) -> bool {
+        self.model_env.is_some() || !self.model_args.is_empty()
+    }
+}
+
+/// The programs that can be run, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Programs(BTreeMap<Name, Program>);
+
+/// A program that is installed here.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    pub name: &'a Name,
+    pub program: &'a Program,
+}
+
+impl Programs {
+    pub fn iter(&self) -> impl Iterator<Item = Known<'_>> {
+        self.0.iter().map(|(name, program)| Known { name, program })
+    }
+
+    /// Returns the program of a name, or a sentence that says which there are.
+    pub fn find(&self, name: &str) -> Result<Known<'_>, String> {
+        match self.0.get_key_value(name) {
+            Some((name, program)) => Ok(Known { name, program }),
+            None => {
+                let names: Vec<&str> = self.0.keys().map(Name::as_str).collect();
+                Err(format!("there is no program {name:?}; there are {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// Returns the program `wanted` and its file; if none is wanted, the first that is installed, but never ourselves:
+    /// nobody who has not asked for it wants to be served by a script.
+    pub fn choose(
+        &self,
+        wanted: Option<&str>,
+        search_path: &[PathBuf],
+    ) -> Result<(Known<'_>, PathBuf), String> {
+        if let Some(name) = wanted {
+            let known = self.find(name)?;
+            let missing = || {
+                format!(
+                    "the program {name} needs {:?}, which is not on the PATH",
+                    known.program.command
+                )
+            };
+            return Ok((known, known.program.find(search_path).ok_or_else(missing)?));
+        }
+        let others = || self.iter().filter(|known| !known.program.is_ourselves());
+        let installed = |known: Known<'_>| known.program.find(search_path);
+        others().find_map(|known| Some((known, installed(known)?))).ok_or_else(|| {
+            let commands: Vec<&str> =
+                others().map(|known| known.program.command.as_str()).collect();
+            format!("no agent program is on the PATH; install one of {}", commands.join(", "))
+        })
+    }
+}
+
+/// Returns the programs that are built in, as what a configuration file would say.
+pub(crate) fn built_in(problems: &mut Vec<Problem>) -> Node {
+    let at = Origin::new(Layer::BuiltIn, "programs.toml");
+    settings::read_toml(BUILT_IN, &at, problems).unwrap_or_else(|| Node::table(at))
+}
+
+/// Takes programs out that say how they run but not what to run.
+pub(crate) fn leave_out_incomplete(tree: &mut Node, problems: &mut Vec<Problem>) {
+    let Some(programs) = tree.member_mut("programs") else { return };
+    let incomplete = programs.members().filter_map(|(name, program)| {
+        let command = program.member("command").map(Node::json);
+        let command = command.as_ref().and_then(|command| command.as_str()).unwrap_or_default();
+        let says = if command.is_empty() {
+            "has no command; name what to start"
+        } else if command.contains('/') && !command.starts_with('/') {
+            "has a relative path as its command; write a name that is on the PATH, or an absolute path"
+        } else {
+            return None;
+        };
+        Some((name.clone(), Problem::new(&program.at, format!("programs.{name}: {says}"))))
+    });
+    for (name, problem) in incomplete.collect::<Vec<_>>() {
+        programs.take(&name);
+        problems.push(problem);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Programs as data: what is built in, what users add, what is found where.
+
+use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use expect_test::expect;
+
+use super::Known;
+use crate::settings::Sources;
+use crate::settings::tests::configured;
+
+#[test]
+fn programs_that_are_built_in() {
+    let (configuration, told) = configured(&[], Sources::default());
+    assert_eq!(told, "");
+    let settings = configuration.settings;
+    let mut shown = String::new();
+    for Known { name, program } in settings.programs.iter() {
+        let _ = writeln!(shown, "{name}: {:?}", program.arguments(Some("MODEL")));
+        let _ = writeln!(shown, "  ends by {:?} in {} s", program.ends, program.grace_s.get());
+        let _ =
+            writeln!(shown, "  load {}, wait {} s", program.load_session, program.max_wait_s.get());
+        for (name, value) in program.variables(Some("MODEL"), &settings.mcp) {
+            let _ = writeln!(shown, "  {name}={value}");
+        }
+        assert_eq!(
+            program.has_model_choice(),
+            !["codex-acp", "opencode", "scripted"].contains(&name.as_str())
+        );
+    }
+    expect![[r#"
+        claude-agent-acp: []
+          ends by Stdin in 5 s
+          load true, wait 240 s
+          CLAUDE_CODE_STREAM_CLOSE_TIMEOUT=600000
+          ANTHROPIC_MODEL=MODEL
+        codex-acp: []
+          ends by Sigterm in 5 s
+          load true, wait 50 s
+          INITIAL_AGENT_MODE=workspace-write
+        gemini: ["--acp", "-m", "MODEL"]
+          ends by Sigterm in 5 s
+          load false, wait 300 s
+        goose: ["acp"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
+          GOOSE_MODEL=MODEL
+        opencode: ["acp"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
+        scripted: ["scripted-agent"]
+          ends by Stdin in 5 s
+          load true, wait 3600 s
+    "#]]
+    .assert_eq(&shown);
+}
+
+#[test]
+fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
+    let user = "[programs.mine]\ncommand = \"my-agent\"\nargs = [\"--acp\"]\n\n[programs.goose]\npass = [\"MY_KEY\"]\n";
+    let (configuration, told) = configured(&[("user/teamster.toml", user)], Sources::default());
+    assert_eq!(told, "");
+    let programs = configuration.settings.programs;
+    let mine = programs.find("mine").expect("it was added").program;
+    assert_eq!(
+        (mine.command.as_str(), mine.arguments(Some("x"))),
+        ("my-agent", vec!["--acp".into()])
+    );
+    let goose = programs.find("goose").expect("it is built in").program;
+    assert_eq!(goose.command, "goose");
+    assert_eq!(goose.pass.iter().map(ToString::to_string).collect::<Vec<_>>(), ["MY_KEY"]);
+    let unknown = programs.find("cline").expect_err("nobody added it");
+    expect![[r#"there is no program "cline"; there are claude-agent-acp, codex-acp, gemini, goose, mine, opencode, scripted"#]]
+        .assert_eq(&unknown);
+}
+
+#[test]
+fn programs_are_found_on_the_path() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let make = |name: &str, mode: u32| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "").expect("a file can be written");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("it is ours");
+        path
+    };
+    let goose = make("goose", 0o755);
+    make("gemini", 0o644);
+    let (configuration, _) = configured(&[], Sources::default());
+    let programs = configuration.settings.programs;
+    let search_path = [PathBuf::from("."), directory.path().to_owned()];
+
+    let (first, found) = programs.choose(None, &search_path).expect("there is one");
+    assert_eq!((first.name.as_str(), found), ("goose", goose));
+    let missing = programs.choose(Some("gemini"), &search_path).expect_err("it cannot be run");
+    expect![[r#"the program gemini needs "gemini", which is not on the PATH"#]].assert_eq(&missing);
+    let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
+    assert_eq!(own, std::env::current_exe().expect("a test has a file"));
+    let none = programs.choose(None, &[]).expect_err("there is no PATH");
+    expect!["no agent program is on the PATH; install one of claude-agent-acp, codex-acp, gemini, goose, opencode"]
+        .assert_eq(&none);
+}

@@ -1,0 +1,341 @@
+//! What people configure: the user's `teamster.toml` and a project's own, roles, and what the environment and flags say
+//! over them. A bad file stops nothing: what is sound is used, and the rest is a list of problems.
+
+mod check;
+mod docs;
+mod files;
+mod problem;
+mod toml;
+mod tree;
+mod words;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::programs::{self, Programs};
+use crate::roles::{self, RoleFields, Roles};
+
+pub(crate) use check::sound;
+pub use docs::configuration_markdown;
+pub(crate) use files::{markdown_files, read_text};
+pub use problem::Problem;
+pub(crate) use toml::read as read_toml;
+pub use tree::{Layer, Origin};
+pub(crate) use tree::{Node, Value};
+pub use words::{GrantWord, Line, Name, Variable, Whole};
+pub(crate) use yaml::read as read_yaml;
+
+/// The name of the configuration file, the user's and a project's.
+pub const FILE_NAME: &str = "teamster.toml";
+
+/// Everything that can be configured. A project's file may define roles and lower limits; the rest is its user's.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The program of roles that name none; without it, the first that is found on the PATH
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Name>,
+    /// How many agents there may be
+    pub pool: Pool,
+    /// How far one drafted agent may go, with all that it drafts
+    pub limits: Limits,
+    /// What agents find at the hub
+    pub mcp: Mcp,
+    /// Kinds of roles
+    pub categories: Categories,
+    /// Agent programs, beside those that are built in
+    pub programs: Programs,
+    /// Roles, or changes to single fields of roles that have a file or are built in
+    pub roles: BTreeMap<Name, RoleFields>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    /// Agents at work at a time; more wait in order, and one that waits for others does not count
+    pub running: Whole<1, 1_000>,
+    /// Agents' processes at a time, at work or waiting
+    pub live: Whole<1, 10_000>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { running: const { Whole::new(8) }, live: const { Whole::new(16) } }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// How deep agents may draft agents; 0 drafts none
+    pub depth: Whole<0, 16>,
+    /// Children of one agent at a time
+    pub children: Whole<0, 1_000>,
+    /// All agents that one draft may lead to
+    pub total: Whole<0, 1_000_000>,
+    /// Prompts that one agent may be given
+    pub turns: Whole<1, 100_000>,
+    /// How long one agent may take
+    pub wall_minutes: Whole<1, 43_200>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            depth: const { Whole::new(3) },
+            children: const { Whole::new(8) },
+            total: const { Whole::new(100) },
+            turns: const { Whole::new(200) },
+            wall_minutes: const { Whole::new(240) },
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Mcp {
+    /// Categories whose roles may draft, await and kill agents; all others may only look
+    pub full_access_categories: Vec<Name>,
+    /// How long an agent program should keep a call's stream open, in ms, where it has such a setting
+    pub stream_timeout: Whole<1_000, 86_400_000>,
+}
+
+impl Default for Mcp {
+    fn default() -> Self {
+        Self {
+            full_access_categories: vec![Name::known("conversational")],
+            stream_timeout: const { Whole::new(600_000) },
+        }
+    }
+}
+
+/// The kinds of roles, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Categories(pub BTreeMap<Name, Category>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Category {
+    /// How long an agent may show nothing before it counts as stalled
+    pub stall_s: Whole<1, 86_400>,
+}
+
+impl Default for Category {
+    fn default() -> Self {
+        Self { stall_s: const { Whole::new(300) } }
+    }
+}
+
+impl Default for Categories {
+    fn default() -> Self {
+        let stalls = [
+            ("coding", const { Whole::new(300) }),
+            ("conversational", const { Whole::new(180) }),
+            ("research", const { Whole::new(420) }),
+        ];
+        let known = |(name, stall_s)| (Name::known(name), Category { stall_s });
+        Self(stalls.into_iter().map(known).collect())
+    }
+}
+
+/// The settings that a variable of the environment can change, and its name.
+pub const VARIABLES: [(&str, &str); 10] = [
+    ("program", "TEAMSTER_PROGRAM"),
+    ("pool.running", "TEAMSTER_POOL_RUNNING"),
+    ("pool.live", "TEAMSTER_POOL_LIVE"),
+    ("limits.depth", "TEAMSTER_LIMITS_DEPTH"),
+    ("limits.children", "TEAMSTER_LIMITS_CHILDREN"),
+    ("limits.total", "TEAMSTER_LIMITS_TOTAL"),
+    ("limits.turns", "TEAMSTER_LIMITS_TURNS"),
+    ("limits.wall_minutes", "TEAMSTER_LIMITS_WALL_MINUTES"),
+    ("mcp.fullAccessCategories", "TEAMSTER_MCP_FULL_ACCESS_CATEGORIES"),
+    ("mcp.streamTimeout", "TEAMSTER_MCP_STREAM_TIMEOUT"),
+];
+
+/// What a project's file may say; everything else would be granting itself something.
+const PROJECTS: [&str; 2] = ["roles", "limits"];
+
+/// Where settings come from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The directory of the user's `teamster.toml` and `roles/`.
+    pub user: Option<PathBuf>,
+    /// The directory of the project's `teamster.toml` and `.teamster/roles/`.
+    pub project: Option<PathBuf>,
+    /// Variables of the environment (see [`VARIABLES`]) with their values.
+    pub environment: Vec<(&'static str, String)>,
+    /// What `--set` was given: `limits.depth=2`.
+    pub flags: Vec<String>,
+}
+
+/// What all sources come to.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    pub settings: Settings,
+    pub roles: Roles,
+    pub problems: Vec<Problem>,
+    tree: Node,
+}
+
+/// One effective value and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    pub key: String,
+    pub value: Json,
+    pub from: Origin,
+}
+
+/// Reads all sources. Never fails: what is wrong with them is in `problems`.
+pub fn read(sources: &Sources) -> Configuration {
+    let mut problems = Vec::new();
+    let user = sources.user.as_deref();
+    let project = sources.project.as_deref().filter(|project| Some(*project) != user);
+    let user_file = file(Layer::User, user, &mut problems);
+    let mut project_file = file(Layer::Project, project, &mut problems);
+    let environment = variables(&sources.environment, &mut problems);
+    let flags = flags(&sources.flags, &mut problems);
+
+    let built_in = Origin::new(Layer::BuiltIn, "");
+    let mut base =
+        Node::of(&built_in, serde_json::to_value(Settings::default()).unwrap_or_default());
+    base.merge(programs::built_in(&mut problems));
+    base.merge(user_file.clone());
+    let over_all = |mut tree: Node| {
+        tree.merge(environment.clone());
+        tree.merge(flags.clone());
+        tree
+    };
+    let users_own: Settings = sound(&mut over_all(base.clone()), &mut Vec::new());
+    at_most(&mut project_file, &users_own.limits, &mut problems);
+    base.merge(project_file.clone());
+    let mut tree = over_all(base);
+    programs::leave_out_incomplete(&mut tree, &mut problems);
+    let settings: Settings = sound(&mut tree, &mut problems);
+    if let Some(Err(says)) =
+        settings.program.as_ref().map(|name| settings.programs.find(name.as_str()))
+        && let Some(node) = tree.member("program")
+    {
+        problems.push(Problem::new(&node.at, format!("program: {says}")));
+    }
+
+    let said = [
+        roles::Said { layer: Layer::User, directory: user, file: &user_file },
+        roles::Said { layer: Layer::Project, directory: project, file: &project_file },
+        roles::Said { layer: Layer::Flag, directory: None, file: &flags },
+    ];
+    let roles = roles::read(&said, &settings, &users_own.limits, &mut problems);
+    problems.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
+    Configuration { settings, roles, problems, tree }
+}
+
+impl Configuration {
+    /// Returns every effective value in the order of its key. What the user sets for a program's environment may be
+    /// secret and is left out.
+    pub fn values(&self) -> Vec<Shown> {
+        let mut leaves = Vec::new();
+        self.tree.leaves("", &mut leaves);
+        let shown = leaves.into_iter().map(|(key, node)| {
+            let may_be_secret = node.at.layer != Layer::BuiltIn
+                && key.starts_with("programs.")
+                && key.contains(".set.");
+            let value = if may_be_secret { "(not shown)".into() } else { node.json() };
+            Shown { key, value, from: node.at.clone() }
+        });
+        shown.collect()
+    }
+}
+
+/// Returns the JSON schema of the configuration file.
+pub fn schema() -> Json {
+    schemars::schema_for!(Settings).to_value()
+}
+
+/// Reads the configuration file of a directory; where there is none, it says nothing.
+fn file(layer: Layer, directory: Option<&Path>, problems: &mut Vec<Problem>) -> Node {
+    let path = directory.map(|directory| directory.join(FILE_NAME)).unwrap_or_default();
+    let at = Origin::new(layer, &path.to_string_lossy());
+    let empty = Node::table(at.line(1));
+    let Some(directory) = directory else { return empty };
+    let within = (layer == Layer::Project).then_some(directory);
+    let text = match read_text(&path, within) {
+        Ok(Some(text)) => text,
+        Ok(None) => return empty,
+        Err(says) => {
+            problems.push(Problem::new(&at, says));
+            return empty;
+        }
+    };
+    let Some(mut tree) = toml::read(&text, &at, problems) else { return empty };
+    if layer == Layer::Project {
+        keep_to_projects(&mut tree, problems);
+    }
+    let _: Settings = sound(&mut tree, problems);
+    tree
+}
+
+/// Takes out of a project's file what is not its to say.
+fn keep_to_projects(tree: &mut Node, problems: &mut Vec<Problem>) {
+    let others = tree.members().map(|(key, _)| key.clone());
+    let others: Vec<String> = others.filter(|key| !PROJECTS.contains(&key.as_str())).collect();
+    for key in others {
+        if let Some(taken) = tree.take(&key) {
+            let says = format!("{key}: a project's file may only have `roles` and `limits`");
+            problems.push(Problem::new(&taken.at, says));
+        }
+    }
+}
+
+/// Takes limits out of a project's file that are above the user's own.
+fn at_most(project: &mut Node, limits: &Limits, problems: &mut Vec<Problem>) {
+    let users = serde_json::to_value(limits).unwrap_or_default();
+    let Some(said) = project.member_mut("limits") else { return };
+    let too_much = said.members().filter_map(|(key, node)| {
+        let users = users[key].as_u64()?;
+        (node.json().as_u64()? > users).then(|| {
+            let says = format!("limits.{key}: a project may not allow more than its user, {users}");
+            (key.clone(), Problem::new(&node.at, says))
+        })
+    });
+    for (key, problem) in too_much.collect::<Vec<_>>() {
+        said.take(&key);
+        problems.push(problem);
+    }
+}
+
+fn variables(given: &[(&'static str, String)], problems: &mut Vec<Problem>) -> Node {
+    let mut tree = Node::table(Origin::new(Layer::Environment, "the environment"));
+    for (key, variable) in VARIABLES {
+        if let Some((_, text)) = given.iter().find(|(name, _)| *name == variable) {
+            let at = Origin::new(Layer::Environment, variable);
+            let path: Vec<&str> = key.split('.').collect();
+            tree.place(&path, toml::read_value(text, &at));
+        }
+    }
+    let _: Settings = sound(&mut tree, problems);
+    tree
+}
+
+fn flags(given: &[String], problems: &mut Vec<Problem>) -> Node {
+    let mut tree = Node::table(Origin::new(Layer::Flag, "--set"));
+    for flag in given {
+        let at = Origin::new(Layer::Flag, &format!("--set {flag}"));
+        match flag.split_once('=') {
+            Some((key, text)) => {
+                let path: Vec<&str> = key.trim().split('.').collect();
+                tree.place(&path, toml::read_value(text.trim(), &at));
+            }
+            None => problems.push(Problem::new(&at, "write KEY=VALUE, e.g. limits.depth=2")),
+        }
+    }
+    let _: Settings = sound(&mut tree, problems);
+    tree
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,204 @@
+//! What an agent sees from inside: its own processes, the environment it was given, and nothing of the hub's.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "the test binary starts itself, and a broken fixture should panic"
+)]
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use expect_test::expect;
+use rustix::io::{FdFlags, fcntl_setfd};
+use teamster_agents::isolation::Isolation;
+use teamster_agents::launch::How;
+
+use super::{ALL, World, by_itself, exited, line, offered, rest, shell, supervisor};
+use crate::hub::program;
+
+/// Looks at the hub and its data in `$DATA`.
+const CURIOUS: &str = r#"
+try() { if "$@" >/dev/null 2>&1; then echo "can: $*"; else echo "cannot: $*"; fi; }
+cd /
+try cat "$DATA/token"
+try ls -A "$DATA/launches"
+try touch "$DATA/new"
+echo "in the data directory: $(ls -A "$DATA" | wc -l)"
+try kill -0 "$HUB"
+try test -e "/proc/$HUB"
+try ls "/proc/1/cwd/"
+try cat /proc/1/environ
+"#;
+
+/// Tries to get at them by all that a shell offers. Only for where it cannot.
+const HOSTILE: &str = r#"
+umount "$DATA" 2>/dev/null
+try cat "$DATA/token"
+umount -l "$DATA" 2>/dev/null
+try cat "$DATA/token"
+unshare -rm sh -c 'umount "$DATA"; cat "$DATA/token"' >"$OUT/1" 2>/dev/null
+unshare -rm sh -c 'mount -t proc proc /proc; cat "/proc/$HUB/root/$DATA/token"' >"$OUT/2" 2>/dev/null
+nsenter -t 1 -m cat "$DATA/token" >"$OUT/3" 2>/dev/null
+mkdir "$OUT/bound" && mount --bind "$DATA/.." "$OUT/bound" 2>/dev/null
+cat "$OUT/bound/data/token" >"$OUT/4" 2>/dev/null
+cat "$OUT"/[0-9] | sort | uniq
+kill -9 1; kill -STOP 1
+setsid true
+echo "still here, as $(id -u), which owns $(stat -c %u "$OUT/1")"
+echo "first process: $(tr '\0' ' ' </proc/1/cmdline)"
+"#;
+
+/// Lets an agent look around, and returns what it saw.
+async fn look_around(directory: &Path, script: &str, isolation: Isolation) -> String {
+    let (data, out) = (directory.join("data"), directory.join("out"));
+    std::fs::create_dir_all(data.join("launches")).expect("a directory");
+    std::fs::create_dir_all(&out).expect("a directory");
+    std::fs::write(data.join("token"), "the operator's token\n").expect("a token");
+    let mut launch = shell(script, isolation);
+    launch.masked.push(data.clone());
+    launch.environment = vec![
+        ("DATA".into(), data.into()),
+        ("OUT".into(), out.into()),
+        ("HUB".into(), std::process::id().to_string().into()),
+    ];
+    let mut agent = supervisor(directory).launch(launch).await.expect("it starts");
+    let said = rest(&mut agent).await;
+    assert_eq!(exited(&agent).await, by_itself(How::Code(0)));
+    let said = said.replace(&*directory.to_string_lossy(), "<dir>");
+    said.replace(&std::process::id().to_string(), "<hub>")
+}
+
+async fn assert_sees_nothing(directory: &Path) {
+    let said = look_around(directory, &format!("{CURIOUS}{HOSTILE}"), Isolation::Namespaces).await;
+    let user = rustix::process::geteuid().as_raw();
+    let said = said.replace(&format!("as {user}, which owns {user}"), "as the hub's user");
+    expect![[r#"
+        cannot: cat <dir>/data/token
+        cannot: ls -A <dir>/data/launches
+        cannot: touch <dir>/data/new
+        in the data directory: 0
+        cannot: kill -0 <hub>
+        cannot: test -e /proc/<hub>
+        cannot: ls /proc/1/cwd/
+        cannot: cat /proc/1/environ
+        cannot: cat <dir>/data/token
+        cannot: cat <dir>/data/token
+        still here, as the hub's user
+        first process: teamster launch init 
+    "#]]
+    .assert_eq(&said);
+}
+
+#[tokio::test]
+async fn an_agent_in_namespaces_sees_nothing_of_the_hub() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    assert_sees_nothing(directory.path()).await;
+}
+
+/// Without namespaces the same agent finds what it looks for.
+#[tokio::test]
+async fn the_control_without_namespaces_sees_the_token() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let said = look_around(directory.path(), CURIOUS, Isolation::Subreaper).await;
+    assert!(said.starts_with("can: cat <dir>/data/token\n"), "{said}");
+    assert!(said.contains("\ncan: kill -0 <hub>\n"), "{said}");
+}
+
+/// Most people are not root; then it takes a user namespace, in which they remain who they are.
+#[tokio::test]
+async fn an_agent_of_an_ordinary_user_sees_nothing_of_the_hub() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || offered(&[Isolation::Namespaces]).await.is_empty() {
+        // Who is not root has seen it in the test above.
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("it is ours");
+    // Where the programs are built may be closed to others.
+    std::fs::copy(std::env::current_exe().expect("the tests have a file"), path("it"))
+        .expect("room");
+    std::fs::copy(program(), path("teamster")).expect("room");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]).arg(path("it"));
+    command.args(["--ignored", "--exact", "launcher::inside::ordinary_user", "--nocapture"]);
+    command.env("TEAMSTER_BIN", path("teamster")).env("TMPDIR", directory.path());
+    command.env("TEAMSTER_ORDINARY_DIR", directory.path());
+    let output = command.output().expect("setpriv is part of util-linux");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("inside: an ordinary user"), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+}
+
+const NOBODY: &str = "65534";
+
+#[tokio::test]
+#[ignore = "not a test: what an ordinary user does"]
+async fn ordinary_user() {
+    let Some(directory) = std::env::var_os("TEAMSTER_ORDINARY_DIR") else { return };
+    let user = rustix::process::geteuid().as_raw();
+    assert_eq!(user.to_string(), NOBODY);
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        println!("inside: an ordinary user has no namespaces here");
+    } else {
+        assert_sees_nothing(Path::new(&directory)).await;
+        println!("inside: an ordinary user was tried");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_gets_the_environment_and_the_files_it_should() {
+    // Cargo sets it, and nobody asked for it to be passed on.
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    let world = World::new();
+    // A file that the hub was started with, or that somebody forgot to mark.
+    let stranger = std::fs::File::open("/dev/null").expect("it is there");
+    fcntl_setfd(&stranger, FdFlags::empty()).expect("it is ours");
+    for isolation in offered(ALL).await {
+        let script = "env | grep -v '^PWD=' | cut -d= -f1 | sort | tr '\\n' ' '; echo; \
+                      echo \"$GIVEN $TEAMSTER_LAUNCH $(pwd)\"; \
+                      exec ls /proc/self/fd";
+        let mut launch = shell(script, isolation);
+        launch.directory = "/usr".into();
+        launch.passed_on.push("CARGO_PKG_VERSION".into());
+        launch.environment.push(("GIVEN".into(), "a secret".into()));
+        launch.environment.push(("HOME".into(), "/nowhere".into()));
+        launch.environment.push(("LANG".into(), "C".into()));
+        let id = launch.id.clone();
+        let mut agent = world.launch(launch).await;
+        let names = line(&mut agent).await;
+        let names: Vec<&str> = names.split_whitespace().filter(|name| *name != "TMPDIR").collect();
+        let expected = ["CARGO_PKG_VERSION", "GIVEN", "HOME", "LANG", "PATH", "TEAMSTER_LAUNCH"];
+        assert_eq!(names, expected, "{isolation}");
+        assert_eq!(line(&mut agent).await, format!("a secret {id} /usr"));
+        // The fourth is the directory that is being read.
+        assert_eq!(rest(&mut agent).await, "0\n1\n2\n3\n", "{isolation}");
+        assert_eq!(exited(&agent).await.how, How::Code(0));
+    }
+}
+
+/// Arguments can be read by everyone on the machine.
+#[tokio::test]
+async fn a_launcher_shows_nothing_of_what_it_launches() {
+    let world = World::new();
+    for isolation in offered(ALL).await {
+        let mut launch = shell("echo up; exec cat", isolation);
+        launch.environment.push(("GIVEN".into(), "a secret".into()));
+        let id = launch.id.clone();
+        let mut agent = world.launch(launch).await;
+        assert_eq!(line(&mut agent).await, "up");
+        let launcher = agent.process.launcher_pid().expect("it runs");
+        let read =
+            |file| std::fs::read_to_string(format!("/proc/{launcher}/{file}")).expect("ours");
+        assert_eq!(read("cmdline"), format!("teamster\0launch\0{isolation}\0"));
+        assert_eq!(read("environ"), format!("TEAMSTER_LAUNCH={id}\0"));
+        agent.process.kill();
+        exited(&agent).await;
+    }
+}
