@@ -6,8 +6,21 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// What a process that we start finds in its environment; nothing else is passed on unless it is asked for.
-const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// What a process that we start finds in its environment; nothing else is passed on unless it is asked for. Where programs
+/// keep their configuration, and whom they trust, are among it.
+const PASSED_ON: [&str; 11] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "TMPDIR",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
 
 /// Prepares a process in `directory`: no shell, no standard input, an environment of a few known variables, killed when
 /// nobody waits for it any more.

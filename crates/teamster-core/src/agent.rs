@@ -297,8 +297,13 @@ pub enum Why {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("Unknown role \"{role}\". Available: {available}")]
+    #[error("Unknown role \"{role}\". Available: {available} (roles are read when the hub starts)")]
     UnknownRole { role: String, available: String },
+    #[error(
+        "no program is installed that could play {0}: install one (`teamster program list` shows which are known) and start \
+         the hub again, or try it out with the one that needs none (`teamster up --set program=scripted`)"
+    )]
+    NoProgram(RoleName),
     // Another's agent is answered like one that never was.
     #[error("No agent with ID \"{0}\" found; list_agents shows those there are")]
     UnknownAgent(String),
@@ -339,6 +344,7 @@ impl Refusal {
     pub fn name(&self) -> &'static str {
         match self {
             Self::UnknownRole { .. } => "UnknownRole",
+            Self::NoProgram(_) => "NoProgram",
             Self::UnknownAgent(_) => "UnknownAgent",
             Self::Text(_) | Self::Dossier(_) | Self::Directory(_) => "ValidationError",
             Self::TooDeep { .. }
@@ -485,6 +491,9 @@ impl Agents {
             let role = new.role.chars().take(80).collect();
             return Err(Refusal::UnknownRole { role, available: names.join(", ") });
         };
+        if role.program.is_empty() {
+            return Err(Refusal::NoProgram(role.name.clone()));
+        }
         let prompt = text::long("prompt", &new.prompt, PROMPT_BYTES_MAX)?;
         if self.n_live() >= LIVE_MAX {
             return Err(Refusal::TooMany);

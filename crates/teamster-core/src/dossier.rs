@@ -116,7 +116,7 @@ impl Dossiers {
 impl Dossier {
     /// Tells what was asked and what came of it, in at most [`CONTEXT_BYTES_MAX`] bytes; the newest results stay.
     pub fn context(&self, agents: &Agents) -> String {
-        let head = format!("## Task History\n\n### Original Request\n{}\n", self.description);
+        let head = format!("## Task History\n\n### Original Request\n> {}\n", self.description);
         let mut room = CONTEXT_BYTES_MAX.saturating_sub(head.len() + 200);
         let mut parts = Vec::new();
         let mut n_left_out = 0;
@@ -147,7 +147,9 @@ impl Dossier {
 fn told(agent: &Agent) -> Option<String> {
     let outcome = agent.outcome.as_ref()?;
     let mut text = format!("\n**{}** ({}, {})\n", agent.role, agent.id, outcome.status.as_str());
-    let _ = writeln!(text, "Summary: {}", outcome.summary);
+    // Indented, so that nothing in it looks like a part of this text, or of the task that follows it.
+    let indented = |text: &str| text.replace('\n', "\n  ");
+    let _ = writeln!(text, "Summary: {}", indented(&outcome.summary));
     for (title, entries) in [
         ("Changes", &outcome.changes),
         ("Issues", &outcome.issues),
@@ -156,7 +158,7 @@ fn told(agent: &Agent) -> Option<String> {
         if !entries.is_empty() {
             let _ = writeln!(text, "{title}:");
             entries.iter().for_each(|entry| {
-                let _ = writeln!(text, "- {entry}");
+                let _ = writeln!(text, "- {}", indented(entry));
             });
         }
     }

@@ -89,7 +89,7 @@ pub struct Role {
     pub description: Arc<str>,
     /// Such as `coding`, `conversational` or `research`.
     pub category: Arc<str>,
-    /// The agent program that plays it.
+    /// The agent program that plays it; empty if none is installed.
     pub program: Arc<str>,
     pub model: Option<Arc<str>>,
     /// What its agents' tokens allow.

@@ -151,6 +151,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
         "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
+        "agents": {"active": state.agents.active().count(), "queued": state.agents.queued().count()},
         "waiting": api.hub.n_waiting(),
     }))
 }

@@ -100,7 +100,9 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         vec![roles()],
         "ann",
         draft("nobody", "x"),
-        expect![[r#"refused: Unknown role "nobody". Available: coder, lead"#]],
+        expect![[
+            r#"refused: Unknown role "nobody". Available: coder, lead (roles are read when the hub starts)"#
+        ]],
     );
     check(
         vec![roles()],
@@ -308,7 +310,7 @@ fn a_dossier_tells_what_came_of_it_within_bounds() {
         ## Task History
 
         ### Original Request
-        Build the thing
+        > Build the thing
 
         ### Previous Work
 

@@ -90,6 +90,8 @@ struct Talk<'a> {
     /// Tool calls that were seen; a program tells of one several times.
     calls: HashSet<String>,
     last_words: String,
+    /// The message that its last words are part of, if its program tells messages apart.
+    message: Option<String>,
     cost_microdollars: Option<u64>,
 }
 
@@ -148,6 +150,7 @@ async fn begin<'a>(
         guard: Guard::default(),
         calls: HashSet::new(),
         last_words: String::new(),
+        message: None,
         cost_microdollars: None,
     })
 }
@@ -247,6 +250,11 @@ impl Talk<'_> {
                 Some(Came::ToNothing(self.last_signs(&format!("it did not start: {message}"))))
             }
             Event::Text(piece) => {
+                // Another message is not the rest of this one.
+                if self.message != piece.message && !self.last_words.is_empty() {
+                    self.last_words.push('\n');
+                }
+                self.message = piece.message;
                 self.last_words.push_str(&piece.text);
                 if self.last_words.len() > LAST_WORDS_BYTES_MAX {
                     let cut = self.last_words.len() - LAST_WORDS_BYTES_MAX / 2;

@@ -329,7 +329,7 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
         // One that is not installed keeps its name; whoever drafts it is told.
         let program = match programs.choose(wanted.map(|name| name.as_str()), search_path) {
             Ok((known, _)) => known.name.as_str().to_owned(),
-            Err(_) => wanted.map_or("none", |name| name.as_str()).to_owned(),
+            Err(_) => wanted.map(|name| name.as_str()).unwrap_or_default().to_owned(),
         };
         let limits = &role.limits;
         Ok(role::Role {

@@ -171,9 +171,15 @@ async fn call(client: &mut Client, tool: &str, id: &str) -> anyhow::Result<Value
         client.call_tool("/mcp/agents", tool, &json!({"agentId": id}), None).await?;
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
     if failed {
-        bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+        bail!("{}", in_our_words(answer["message"].as_str().unwrap_or("the hub refused")));
     }
     Ok(answer)
+}
+
+/// A tool's sentence names tools; people have verbs.
+fn in_our_words(message: &str) -> String {
+    let words = [("list_agents", "`teamster agents --all`"), ("list_tasks", "`teamster dossiers`")];
+    words.iter().fold(message.to_owned(), |text, (tool, verb)| text.replace(tool, verb))
 }
 
 pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<()> {
@@ -241,7 +247,7 @@ pub(super) async fn dossiers(data: &DataFiles, args: DossiersArgs) -> anyhow::Re
             client.call_tool("/mcp/agents", "get_task_context", &arguments, None).await?;
         let answer: Value = serde_json::from_str(&text)?;
         if failed {
-            bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+            bail!("{}", in_our_words(answer["message"].as_str().unwrap_or("the hub refused")));
         }
         return if args.json {
             print(&text)

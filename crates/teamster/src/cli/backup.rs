@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use teamster_log::{Head, Log, Options, Verbatim};
+use teamster_log::{Head, Log, OpenError, Options, Verbatim};
 
 use super::{Progress, print, say};
 use crate::config::{DataFiles, write_private};
@@ -39,7 +39,12 @@ pub(super) async fn backup(data: &DataFiles, args: BackupArgs) -> anyhow::Result
 
 pub(super) async fn restore(data: &DataFiles, args: RestoreArgs) -> anyhow::Result<()> {
     let source = DataFiles::of(&args.directory);
-    let backup = teamster_log::open_readonly(source.directory())?;
+    let backup = match teamster_log::open_readonly(source.directory()) {
+        Err(OpenError::NoLog { dir }) => {
+            bail!("{} is no backup; name a directory that `teamster backup` made", dir.display())
+        }
+        opened => opened?,
+    };
     let report = teamster_log::verify(backup.as_ref(), None).await?;
     if let Some(broken) = report.broken {
         bail!(

@@ -1,6 +1,6 @@
 //! `teamster config`: what is configured, and where each value comes from.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use serde_json::json;
@@ -51,11 +51,6 @@ impl SettingsArgs {
         };
         Ok(read(project, self.set.clone()))
     }
-}
-
-/// Reads the settings that hold in a project's directory, and says what is wrong with them.
-pub(super) fn read_for(project: &Path) -> Configuration {
-    read(project.to_owned(), Vec::new())
 }
 
 /// Reads the settings that hold in a project's directory with these flags, and says what is wrong with them.

@@ -1,5 +1,7 @@
 //! What `teamster up --demo` shows: three agents without a model or an account, which draft, wait and work from one list.
 
+use std::path::Path;
+
 use anyhow::Context;
 use serde_json::json;
 
@@ -8,8 +10,13 @@ use crate::api::Line;
 use crate::client::Client;
 use crate::config::DataFiles;
 
-/// The settings of the demonstration.
-pub(super) const SETTINGS: [&str; 1] = ["program=scripted"];
+/// Returns the settings of the demonstration, which leaves nothing outside `directory`.
+pub(super) fn settings(directory: &Path) -> Vec<String> {
+    let state = directory.join("sessions");
+    let state =
+        format!("programs.scripted.set.TEAMSTER_SCRIPTED_STATE={:?}", state.display().to_string());
+    vec!["program=scripted".to_owned(), state]
+}
 
 /// What the coordinator's script is, as the scripted agent reads it. Each worker takes a task, works and reports.
 const SCRIPT: &str = r#"Have the kitchen cleaned by two workers.

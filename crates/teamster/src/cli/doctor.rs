@@ -11,7 +11,8 @@ use serde_json::json;
 use super::print;
 use crate::client::Client;
 use crate::config::DataFiles;
-use crate::{agents, clock};
+use crate::programs::Known;
+use crate::{agents, clock, config};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArgs {
@@ -294,21 +295,24 @@ fn open_files() -> Finding {
     }
 }
 
+/// What `draft` can start. What connects by itself is a person's own affair.
 fn programs() -> Finding {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |name: &&str| {
-        std::env::split_paths(&path).any(|directory| {
-            let found = fs::metadata(directory.join(name));
-            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
-    };
+    let about = "programs";
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let settings = super::config::read(directory, Vec::new()).settings;
+    let search_path = config::search_path();
+    // The scripted agent is ours and always there, but does nobody's work.
+    let real = settings.programs.iter().filter(|known| known.name.as_str() != "scripted");
     let (there, missing): (Vec<_>, Vec<_>) =
-        ["claude", "codex", "gemini", "goose", "opencode", "git"]
-            .iter()
-            .partition(|name| is_there(name));
-    let list = |names: Vec<&&str>| match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.into_iter().copied().collect::<Vec<_>>().join(", "),
+        real.partition(|known| known.program.find(&search_path).is_some());
+    let list = |known: Vec<Known<'_>>| {
+        let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
-    finding("programs", Holds, format!("on your PATH: {}; not: {}", list(there), list(missing)))
+    let verdict = if there.is_empty() { Advisory } else { Holds };
+    finding(
+        about,
+        verdict,
+        format!("to draft agents with: {}; not installed: {}", list(there), list(missing)),
+    )
 }

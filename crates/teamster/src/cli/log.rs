@@ -188,12 +188,15 @@ async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyho
     }
     match report.broken {
         Some(broken) if !as_json => {
-            let hint = match expected {
-                Some(expected) => rewritten_since(log.as_ref(), expected).await?,
-                None => String::new(),
-            };
+            if let Some(expected) = expected
+                && let Some(done) = rewritten_since(log.as_ref(), expected).await?
+            {
+                bail!(
+                    "that head is from before the log was written anew ({done}); keep a newer one"
+                );
+            }
             bail!(
-                "commit {} is broken: {}; the {} before it are whole{hint}",
+                "commit {} is broken: {}; the {} before it are whole",
                 broken.number,
                 broken.why,
                 report.sound.number
@@ -204,8 +207,8 @@ async fn verify(data: &DataFiles, against: Option<&str>, as_json: bool) -> anyho
     }
 }
 
-/// Returns a sentence about what was done to the log on purpose after it had the head `expected`.
-async fn rewritten_since(log: &dyn Log, expected: Head) -> anyhow::Result<String> {
+/// Returns what was done to the log on purpose after it had the head `expected`, if anything was.
+async fn rewritten_since(log: &dyn Log, expected: Head) -> anyhow::Result<Option<String>> {
     let mut last = None;
     rewrite::replay(log, |body| {
         for event in body.records.iter().flat_map(|record| &record.events) {
@@ -217,7 +220,7 @@ async fn rewritten_since(log: &dyn Log, expected: Head) -> anyhow::Result<String
         }
     })
     .await?;
-    Ok(last.map(|done| format!("\nsince that head: {done}; keep a newer one")).unwrap_or_default())
+    Ok(last)
 }
 
 fn read_head(text: &str) -> anyhow::Result<Head> {

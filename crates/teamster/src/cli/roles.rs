@@ -23,7 +23,8 @@ pub(super) fn run(args: &RolesArgs) -> anyhow::Result<()> {
         let roles: Vec<_> = roles.map(as_json).collect();
         return print(&json!(roles).to_string());
     }
-    print(&roles.map(row).collect::<Vec<_>>().join("\n"))
+    let head = format!("{:<16} {:<15} {:<17} {:<10} from", "role", "category", "program", "agents");
+    print(&[head].into_iter().chain(roles.map(row)).collect::<Vec<_>>().join("\n"))
 }
 
 fn as_json(role: &Role) -> serde_json::Value {
@@ -37,9 +38,13 @@ fn as_json(role: &Role) -> serde_json::Value {
 fn row(role: &Role) -> String {
     let program = role.program.as_ref().map_or("any", |program| program.as_str());
     let access = match (&role.tools, role.has_full_access) {
-        (Some(_), _) => "own",
-        (None, true) => "full",
-        (None, false) => "read-only",
+        (Some(_), _) => "as it says",
+        (None, true) => "drafts",
+        (None, false) => "looks on",
     };
-    format!("{:<16} {:<15} {program:<17} {access:<10} {}", role.name, role.category, role.from)
+    let (name, description) = (&role.name, &role.description);
+    format!(
+        "{name:<16} {:<15} {program:<17} {access:<10} {}\n  {description}",
+        role.category, role.from
+    )
 }

@@ -48,6 +48,8 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         status["events"],
         status["tokens"]
     );
+    let agents = &status["agents"];
+    let _ = writeln!(text, "agents   {} under way, {} queued", agents["active"], agents["queued"]);
     let _ = writeln!(text, "yaks     {}", counts(&status["yaks"]));
     for run in status["runs"].as_array().into_iter().flatten() {
         let complete = if run["complete"] == true { ", complete" } else { "" };

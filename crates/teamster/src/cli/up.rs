@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use super::{print, say};
 use crate::client::Client;
@@ -29,6 +30,10 @@ pub(super) struct UpArgs {
     /// Where to listen; the port is remembered [default: a free port on 127.0.0.1]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+
+    /// Change a setting for this hub, e.g. program=scripted; repeat the flag for more
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 
     /// Show three scripted agents at work, in a hub of their own that ends with them
     #[arg(long, conflicts_with_all = ["detach", "listen"])]
@@ -72,9 +77,9 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         }
         bail!("{running}; see `{}`, or stop it with `{}`", data.call("status"), data.call("down"));
     }
-    let configuration = super::config::read_for(&directory);
+    let configuration = super::config::read(directory.clone(), args.set.clone());
     if args.detach {
-        return detach(&data, &directory, args.dir.is_some(), args.listen);
+        return detach(&data, &directory, args.dir.is_some(), args.listen, &args.set);
     }
     let settings = Settings {
         data: data.clone(),
@@ -128,7 +133,7 @@ fn demonstrate() -> anyhow::Result<()> {
     let directory = std::env::temp_dir().join(format!("teamster-demo-{}", std::process::id()));
     make_private_directory(&directory)?;
     let data = DataFiles::of(&directory.join("data"));
-    let flags = super::demo::SETTINGS.map(str::to_owned).to_vec();
+    let flags = super::demo::settings(&directory);
     let settings = Settings {
         data: data.clone(),
         project: Project::new(&directory),
@@ -138,10 +143,13 @@ fn demonstrate() -> anyhow::Result<()> {
     };
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let interrupted = CancellationToken::new();
     let outcome = runtime.block_on(async {
-        let shutdown = async {
+        let interrupt = interrupted.clone();
+        let shutdown = async move {
             // Without it, Ctrl-C ends us all the same, only less tidily.
             let _ = tokio::signal::ctrl_c().await;
+            interrupt.cancel();
         };
         let hub = serve::run(
             settings,
@@ -159,6 +167,10 @@ fn demonstrate() -> anyhow::Result<()> {
             }
         };
         let (hub, played) = tokio::join!(hub, played);
+        if interrupted.is_cancelled() {
+            say("stopped; its data is gone");
+            return hub;
+        }
         hub.and(played)
     });
     let _ = std::fs::remove_dir_all(&directory);
@@ -223,7 +235,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts the hub in the background, in the current directory, as `teamster up -d` does.
 pub(super) fn start_in_background(data: &DataFiles) -> anyhow::Result<()> {
-    detach(data, &std::env::current_dir()?, false, None)
+    detach(data, &std::env::current_dir()?, false, None, &[])
 }
 
 /// Starts the hub in the background and returns when it is ready, or says why it is not.
@@ -232,6 +244,7 @@ fn detach(
     directory: &std::path::Path,
     project_named: bool,
     listen: Option<SocketAddr>,
+    set: &[String],
 ) -> anyhow::Result<()> {
     make_private_directory(data.directory())?;
     let log_path = data.hub_log();
@@ -239,6 +252,9 @@ fn detach(
         open_log(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut command = background_command(directory)?;
     command.arg("--data").arg(data.directory()).args(["up", "--in-background"]);
+    for setting in set {
+        command.arg("--set").arg(setting);
+    }
     if project_named {
         command.arg("--dir").arg(directory);
     }

@@ -83,6 +83,10 @@ Built in are:
 /// Returns `docs/configuration.md`.
 pub fn configuration_markdown() -> String {
     let mut text = String::from(START);
+    text.push_str(
+        "\nThe hub reads all of this when it starts: after a change, `teamster down` and `teamster up -d`. Flags are those of \
+         `up --set`.\n",
+    );
     text.push_str("\n## Keys\n\n| key | allowed | default | meaning |\n|---|---|---|---|\n");
     let schema = schema();
     rows(&mut text, "", &schema, &schema["$defs"]);

@@ -20,11 +20,12 @@ struct Fixture {
     token: String,
     yaks: [String; 2],
     n_events: usize,
+    _directory: tempfile::TempDir,
 }
 
 impl Fixture {
     async fn new() -> Self {
-        let hub = Hub::start();
+        let (hub, directory) = Hub::start_with_variable("TEAMSTER_PROGRAM", "goose");
         let token = hub.token("ann", "full,main");
         let mut client = hub.modern(&token, "/mcp").await;
         let tasks = json!({"tasks": [{"content": "one"}, {"content": "two"}]});
@@ -37,12 +38,12 @@ impl Fixture {
             id.unwrap_or_else(|| panic!("no id in {text:?}")).to_owned()
         };
         let yaks = [yak("first").await, yak("second").await];
-        // No program is installed that could play it, so it ends at once.
+        // Its program is not installed, so it ends at once.
         let draft = json!({"role": "coder", "prompt": "something"});
         assert!(!client.call("draft_agent", draft).await.1);
         assert!(!client.call("await_agent", json!({"agentId": "coder-1"})).await.1);
         let n_events = hub.n_events().await;
-        Self { hub, token, yaks, n_events }
+        Self { hub, token, yaks, n_events, _directory: directory }
     }
 
     async fn client(&self) -> Mcp {

@@ -61,11 +61,17 @@ fn roles_and_what_is_wrong_with_them() {
     ]);
     let (printed, said) = place.run(&["roles"]);
     expect![[r#"
-        api              conversational  goose             own        project/.teamster/roles/api.md:1
-        coder            coding          goose             read-only  config/teamster/teamster.toml:2
-        coordinator      conversational  goose             full       built in
-        researcher       research        goose             read-only  built in
-        reviewer         coding          goose             own        built in
+        role             category        program           agents     from
+        api              conversational  goose             as it says project/.teamster/roles/api.md:1
+  
+        coder            coding          goose             looks on   config/teamster/teamster.toml:2
+          Writes and changes code until the work it was given is done and checked
+        coordinator      conversational  goose             drafts     built in
+          Splits work up, drafts other agents for the parts, and puts their results together
+        researcher       research        goose             looks on   built in
+          Finds out how things are and reports it with its sources; changes nothing
+        reviewer         coding          goose             as it says built in
+          Looks for what is wrong with a change and reports it; changes nothing
     "#]].assert_eq(&printed);
     expect![[r#"
         warning: config/teamster/roles/broken.md:1: a role's file starts with front matter between two lines `---`; the role broken is left out

@@ -55,6 +55,15 @@ impl Hub {
         hub
     }
 
+    /// Starts a hub on an empty data directory with a variable of its own.
+    pub(crate) fn start_with_variable(name: &str, value: &str) -> (Self, TempDir) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let data = directory.path().join("data");
+        let mut command = command(&data);
+        command.env(name, value).arg("up");
+        (Self::start_with(command, &data), directory)
+    }
+
     /// Starts a hub on this data directory and returns when it says that it is ready.
     pub(crate) fn start_in(data: &Path) -> Self {
         let mut command = command(data);
