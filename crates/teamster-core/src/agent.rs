@@ -333,6 +333,8 @@ pub enum Refusal {
         "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
     )]
     TooMany,
+    #[error("you are being ended; nothing more can be drafted")]
+    BeingEnded,
     #[error("only the hub itself says how its agents are")]
     HubOnly,
     #[error("agent {0} is not in a state for this")]
@@ -352,6 +354,7 @@ impl Refusal {
             | Self::TotalSpent { .. }
             | Self::TurnsSpent { .. }
             | Self::TimeSpent { .. }
+            | Self::BeingEnded
             | Self::TooManyDossiers
             | Self::TooMany => "LimitReached",
             Self::HubOnly => "Forbidden",
@@ -370,7 +373,7 @@ pub struct Agents {
     queued: OrdMap<u32, AgentId>,
     /// Those that are neither queued nor ended.
     active: OrdSet<AgentId>,
-    /// Those that have not ended, by the one that drafted them.
+    /// All that are known, by the one that drafted them: one that has ended may have some below it that have not.
     children: OrdSet<(AgentId, AgentId)>,
     /// How many each principal that is no agent has under way.
     drafted_by: OrdMap<PrincipalName, u32>,
@@ -464,7 +467,13 @@ impl Agents {
         std::iter::successors(parent(agent), move |above| parent(above))
     }
 
-    /// Returns an agent and all below it that have not ended, the agent itself first.
+    /// Says whether neither an agent nor any below it is under way.
+    pub fn is_over_with_below(&self, id: &AgentId) -> bool {
+        let is_live = |id: &AgentId| self.by_id.get(id).is_some_and(|agent| agent.is_live());
+        !self.with_below(id).iter().any(is_live)
+    }
+
+    /// Returns an agent and all below it, the agent itself first.
     fn with_below(&self, id: &AgentId) -> Vec<AgentId> {
         let mut found = vec![id.clone()];
         let mut next = 0;
@@ -499,6 +508,9 @@ impl Agents {
             return Err(Refusal::TooMany);
         }
         let parent = self.of_caller(&cx.caller);
+        if parent.is_some_and(|parent| parent.phase != Phase::Running) {
+            return Err(Refusal::BeingEnded);
+        }
         let mut limits = role.limits;
         if let Some(parent) = parent {
             limits = limits.within(self.left(parent, cx.now)?);
@@ -631,12 +643,13 @@ impl Agents {
                 let known = self.by_id.contains_key(id);
                 Ok(if known { vec![Event::Warned { id: id.clone(), says }] } else { Vec::new() })
             }
-            Command::Expire => Ok(self
-                .deadlines
-                .iter()
-                .take_while(|(at, _)| *at <= cx.now)
-                .flat_map(|(_, id)| self.kill(id, &Why::OutOfTime))
-                .collect()),
+            Command::Expire => {
+                let due = self.deadlines.iter().take_while(|(at, _)| *at <= cx.now);
+                let killed = due.flat_map(|(_, id)| self.kill(id, &Why::OutOfTime));
+                // One and the one above it may be due at once.
+                let mut seen = OrdSet::new();
+                Ok(killed.filter(|event| seen.insert(event.agent().clone()).is_none()).collect())
+            }
         }
     }
 
@@ -744,9 +757,9 @@ impl Agents {
     }
 
     fn end(&mut self, id: &AgentId, outcome: &Outcome, record: &Record) {
-        let Some(parent) = self.by_id.get(id).map(|agent| agent.draft.parent.clone()) else {
-            return;
-        };
+        // Whoever has ended has ended, whatever else is said of it.
+        let live = self.by_id.get(id).filter(|agent| agent.is_live());
+        let Some(parent) = live.map(|agent| agent.draft.parent.clone()) else { return };
         self.change(id, |agent| {
             agent.phase = Phase::Ended;
             agent.token = None;
@@ -760,8 +773,10 @@ impl Agents {
         self.ended.push_back(id.clone());
         if self.ended.len() > ENDED_MAX
             && let Some(oldest) = self.ended.pop_front()
+            && let Some(forgotten) = self.by_id.remove(&oldest)
+            && let Some(parent) = &forgotten.draft.parent
         {
-            self.by_id.remove(&oldest);
+            self.children.remove(&(parent.clone(), oldest));
         }
     }
 
@@ -780,19 +795,12 @@ impl Agents {
         if let Some(at) = agent.deadline {
             self.deadlines.remove(&(at, agent.id.clone()));
         }
-        if agent.is_live() {
-            match &agent.draft.parent {
-                Some(parent) => {
-                    self.children.remove(&(parent.clone(), agent.id.clone()));
-                }
-                None => {
-                    let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
-                    match n {
-                        0 | 1 => self.drafted_by.remove(&agent.drafted_by),
-                        _ => self.drafted_by.insert(agent.drafted_by.clone(), n - 1),
-                    };
-                }
-            }
+        if agent.is_live() && agent.draft.parent.is_none() {
+            let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
+            match n {
+                0 | 1 => self.drafted_by.remove(&agent.drafted_by),
+                _ => self.drafted_by.insert(agent.drafted_by.clone(), n - 1),
+            };
         }
     }
 
@@ -812,16 +820,15 @@ impl Agents {
         {
             self.deadlines.insert((at, agent.id.clone()));
         }
-        if agent.is_live() {
-            match &agent.draft.parent {
-                Some(parent) => {
-                    self.children.insert((parent.clone(), agent.id.clone()));
-                }
-                None => {
-                    let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
-                    self.drafted_by.insert(agent.drafted_by.clone(), n + 1);
-                }
+        match &agent.draft.parent {
+            Some(parent) => {
+                self.children.insert((parent.clone(), agent.id.clone()));
             }
+            None if agent.is_live() => {
+                let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
+                self.drafted_by.insert(agent.drafted_by.clone(), n + 1);
+            }
+            None => {}
         }
         self.by_id.insert(agent.id.clone(), agent);
     }
@@ -829,14 +836,17 @@ impl Agents {
 
 /// Cuts an outcome down to what is kept.
 fn bounded(outcome: &Outcome) -> Outcome {
+    // It is shown to people, on terminals that such characters would steer.
+    let plain =
+        |text: &str| text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "");
     let entries = |entries: &[Arc<str>]| {
         let kept = entries.iter().take(ENTRIES_MAX);
-        kept.map(|entry| text::beginning(entry, ENTRY_BYTES_MAX)).collect()
+        kept.map(|entry| text::beginning(&plain(entry), ENTRY_BYTES_MAX)).collect()
     };
     Outcome {
         ending: outcome.ending,
         status: outcome.status,
-        summary: text::beginning(&outcome.summary, OUTCOME_BYTES_MAX),
+        summary: text::beginning(&plain(&outcome.summary), OUTCOME_BYTES_MAX),
         changes: entries(&outcome.changes),
         issues: entries(&outcome.issues),
         questions: entries(&outcome.questions),

@@ -178,7 +178,8 @@ impl Event {
     pub(crate) fn summary(&self) -> Summary {
         let text = match self {
             Self::Defined { role } => {
-                format!("role {} defined ({}, {})", role.name, role.category, role.program)
+                let program = if role.program.is_empty() { "no program" } else { &role.program };
+                format!("role {} defined ({}, {program})", role.name, role.category)
             }
             Self::Removed { name } => format!("role {name} removed"),
         };

@@ -466,3 +466,53 @@ fn random_histories_keep_the_leash() {
     }
     assert!(n_ended > 500 && n_refused > 500, "{n_ended} ended, {n_refused} refused");
 }
+
+/// `coder-2` has ended, and one that it drafted has not.
+fn a_grandchild() -> Vec<(&'static str, Any)> {
+    let roles = vec![role("lead", SMALL), role("coder", SMALL)];
+    vec![
+        ("hub", Any::Role(role::Command::Sync(roles))),
+        ("ann", draft("lead", "Build it")),
+        ("hub", admit("lead-1")),
+        ("lead-1", draft("coder", "part")),
+        ("hub", admit("coder-2")),
+        ("coder-2", draft("coder", "part of a part")),
+        ("hub", admit("coder-3")),
+        ("hub", end("coder-2")),
+    ]
+}
+
+#[test]
+fn killing_reaches_below_one_that_has_ended() {
+    check(
+        a_grandchild(),
+        "ann",
+        kill("lead-1"),
+        expect![[r#"
+        {"agent":{"kill_asked":{"id":"lead-1","why":"killed"}}}
+        {"agent":{"kill_asked":{"id":"coder-3","why":"with_parent"}}}"#]],
+    );
+}
+
+#[test]
+fn one_that_is_being_ended_drafts_no_more() {
+    let history = [a_team(), vec![("ann", kill("lead-1"))]].concat();
+    check(
+        history,
+        "lead-1",
+        draft("coder", "more"),
+        expect!["refused: you are being ended; nothing more can be drafted"],
+    );
+}
+
+#[test]
+fn those_that_are_due_at_once_end_once() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    let cx = Context { caller: Caller::hub(), now: Timestamp(i64::MAX), random: 1 };
+    let events = given.state.agents.decide(&Command::Expire, &cx).unwrap();
+    let shown: Vec<_> = events.iter().map(|event| event.agent().to_string()).collect();
+    assert_eq!(shown, ["lead-1", "coder-2", "coder-3"]);
+}

@@ -165,7 +165,13 @@ impl Tool for KillAgent {
         // By what the call caused, so that the same call again, with its key, gets the same answer.
         let had_ended = done.events.is_empty() && !agent.is_live();
         let id = agent.id.clone();
-        let gone = wait_for_end(cx, &id, patience(cx)).await.is_some();
+        // Of any agent: those below it end, too.
+        let gone = cx
+            .wait(&Topic::Agents, patience(cx), |state| {
+                state.agents.is_over_with_below(&id).then_some(())
+            })
+            .await
+            .is_some();
         let message = match (had_ended, gone) {
             (true, _) => format!("Agent \"{id}\" had ended already"),
             (false, true) => format!("Agent \"{id}\" killed"),

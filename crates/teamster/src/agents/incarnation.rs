@@ -311,9 +311,9 @@ impl Talk<'_> {
     fn prompt(&self, resumed: bool) -> String {
         const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
                                from there.";
-        // It knows its task.
+        // It may have been cut off before it was told its task.
         if resumed {
-            return CUT_OFF.to_owned();
+            return format!("{CUT_OFF} Your task:\n\n{}", self.agent.draft.prompt);
         }
         let state = self.shared.hub.state();
         let dossier = state.dossiers.get(self.agent.draft.dossier.as_str());

@@ -181,7 +181,14 @@ impl Runner {
                 let program = program_of(&state, agent);
                 self.failing.get(&program).map(|failing| failing.not_before).filter(|at| *at > now)
             };
-            let next = state.agents.queued().find(|agent| spared(agent).is_none());
+            // Where all places are taken by those that wait, only what they wait for may come in.
+            let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
+            let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some();
+            let next = state
+                .agents
+                .queued()
+                .filter(|agent| !crowded || is_awaited(agent))
+                .find(|agent| spared(agent).is_none());
             let soonest = state.agents.queued().filter_map(spared).min();
             look_again = [look_again, soonest].into_iter().flatten().min();
             let Some(agent) = next else { return look_again };
@@ -191,12 +198,14 @@ impl Runner {
         }
     }
 
-    /// Those that only wait take no room among the running, but all take room among the living.
+    /// Those that only wait take no room among the running, but all take room among the living; unless nobody but waiters
+    /// lives, who would wait for ever.
     fn has_room(&self, state: &State) -> bool {
         let idlers = self.shared.hub.idlers();
         let running = state.agents.active().filter(|agent| !idlers.contains(&agent.id.principal()));
         let (n_running, n_live) = (running.count(), state.agents.active().count());
-        n_running < self.pool.running.get() as usize && n_live < self.pool.live.get() as usize
+        let crowded = n_live >= self.pool.live.get() as usize;
+        n_running < self.pool.running.get() as usize && (!crowded || n_running == 0)
     }
 
     /// Gives an agent its token and starts its program.
@@ -212,7 +221,13 @@ impl Runner {
             }
         };
         let Some(agent) = done.state.agents.get(id.as_str()).cloned() else { return true };
-        let Some(role) = done.state.roles.get(agent.role.as_str()).cloned() else { return true };
+        let Some(role) = done.state.roles.get(agent.role.as_str()).cloned() else {
+            let why = format!("the role {} is gone", agent.role);
+            let outcome = agent::Outcome::failed(agent::Ending::Crashed, why);
+            let (id, incarnation) = (agent.id.clone(), agent.incarnation);
+            self.shared.tell(agent::Command::End { id, incarnation, outcome }).await;
+            return true;
+        };
         let (shared, failures) = (self.shared.clone(), self.failures.clone());
         let program = role.program.clone();
         let task = self.incarnations.track_future(async move {

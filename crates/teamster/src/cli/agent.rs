@@ -107,6 +107,9 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
         std::io::stdin().read_to_string(&mut prompt).context("cannot read the task from stdin")?;
     }
     let mut client = connect_to_hub(data).await?;
+    let directory = directory.to_str().with_context(|| {
+        format!("{} has a name that is not text; name another with --dir", directory.display())
+    })?;
     let draft = json!({
         "role": args.role, "prompt": prompt, "dossier": args.dossier, "directory": directory,
     });

@@ -83,10 +83,9 @@ async fn make(
     doing: &'static str,
 ) -> anyhow::Result<Head> {
     let name = target.file_name().context("name the directory to make")?.to_string_lossy();
-    let unfinished = target.with_file_name(format!("{name}.unfinished"));
+    let unfinished = target.with_file_name(format!("{name}.unfinished-{}", std::process::id()));
     if unfinished.exists() {
-        std::fs::remove_dir_all(&unfinished)
-            .with_context(|| format!("cannot remove {}", unfinished.display()))?;
+        bail!("{} is in the way; remove it", unfinished.display());
     }
     let copy = teamster_log::open(&unfinished, Options::default())?;
     let mut progress = Progress::new(doing);

@@ -191,10 +191,8 @@ async fn a_redacted_text_is_nowhere_and_the_log_says_so() {
 
     assert!(said(&redact(&data, "nowhere to be found")).contains("stays as it is"));
     assert!(said(&redact(&data, "short")).contains("8 to 65536 bytes"));
-    for (ours, why) in [("events\":[", "is part of"), ("\"operator\"", "is part of")] {
-        let output = redact(&data, ours);
-        assert!(!output.status.success() && said(&output).contains(why), "{}", said(&output));
-    }
+    // What only looks like it in the written form is not it.
+    assert!(said(&redact(&data, r#"events":["#)).contains("stays as it is"));
     assert!(run_in(&data, &["log", "verify", "--against", &head]).0, "nothing has changed");
 
     let output = redact(&data, &format!("{secret}\n"));

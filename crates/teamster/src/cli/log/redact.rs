@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 use teamster_core::State;
 use teamster_core::hub::Rewriting;
 use teamster_core::record::Body;
@@ -77,7 +78,7 @@ impl Redactor {
     fn new(text: &str) -> Self {
         let mut forms = vec![text.to_owned()];
         for _ in 0..NESTED_MAX {
-            let quoted = serde_json::Value::from(forms[forms.len() - 1].as_str()).to_string();
+            let quoted = Value::from(forms[forms.len() - 1].as_str()).to_string();
             forms.push(quoted[1..quoted.len() - 1].to_owned());
         }
         // The longest first: it contains the shorter ones.
@@ -89,12 +90,27 @@ impl Redactor {
     fn redact(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| text.replace(form, REDACTED))
     }
+
+    /// Redacts the texts in some JSON; what only looks like the text in its written form is not it.
+    fn redact_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.redact(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.redact_json(value)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|value| self.redact_json(value))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }
 
 impl Edit for Redactor {
     fn body(&mut self, commit: Commit) -> Result<Option<Vec<u8>>, EditError> {
         let text = String::from_utf8(commit.body)?;
-        let redacted = self.redact(&text);
+        let written: Value = serde_json::from_str(&text)?;
+        let mut value = written.clone();
+        self.redact_json(&mut value);
+        let redacted = if value == written { text.clone() } else { value.to_string() };
         let body = Body::decode(redacted.as_bytes()).map_err(|error| {
             format!("the text is part of a name there, which cannot be taken out ({error})")
         })?;
@@ -112,15 +128,19 @@ impl Edit for Redactor {
     }
 
     fn record(&mut self, bytes: Vec<u8>) -> Vec<u8> {
-        match String::from_utf8(bytes) {
-            Ok(text) => {
-                let redacted = self.redact(&text);
-                self.n_records += u64::from(redacted != text);
-                redacted.into_bytes()
+        // No driver writes anything but JSON; what is not is searched as it is.
+        let redacted = match serde_json::from_slice::<Value>(&bytes) {
+            Ok(mut value) => {
+                self.redact_json(&mut value);
+                value.to_string()
             }
-            // No driver writes anything but text; what is not cannot be searched, and stays.
-            Err(other) => other.into_bytes(),
+            Err(_) => self.redact(&String::from_utf8_lossy(&bytes)),
+        };
+        if redacted.contains(REDACTED) && redacted.as_bytes() != bytes {
+            self.n_records += 1;
+            return redacted.into_bytes();
         }
+        bytes
     }
 
     fn keeps_blob(&mut self, bytes: &[u8]) -> bool {
