@@ -42,9 +42,14 @@ fn row(role: &Role) -> String {
         (None, true) => "drafts",
         (None, false) => "looks on",
     };
-    let (name, description) = (&role.name, &role.description);
+    let name = &role.name;
+    let description = if role.description.is_empty() {
+        String::new()
+    } else {
+        format!("\n  {}", role.description)
+    };
     format!(
-        "{name:<16} {:<15} {program:<17} {access:<10} {}\n  {description}",
+        "{name:<16} {:<15} {program:<17} {access:<10} {}{description}",
         role.category, role.from
     )
 }

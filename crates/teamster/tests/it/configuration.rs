@@ -63,7 +63,6 @@ fn roles_and_what_is_wrong_with_them() {
     expect![[r#"
         role             category        program           agents     from
         api              conversational  goose             as it says project/.teamster/roles/api.md:1
-  
         coder            coding          goose             looks on   config/teamster/teamster.toml:2
           Writes and changes code until the work it was given is done and checked
         coordinator      conversational  goose             drafts     built in
