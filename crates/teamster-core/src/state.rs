@@ -148,7 +148,10 @@ impl State {
             {
                 Err(token::Refusal::NameReserved(new.principal.clone()))
             }
-            _ => Ok(()),
+            token::Command::Create { .. }
+            | token::Command::Grant { .. }
+            | token::Command::Revoke { .. }
+            | token::Command::Expire => Ok(()),
         }
     }
 

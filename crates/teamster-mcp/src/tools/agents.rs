@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::agent::{self, Agent, AgentId, NewAgent, Phase};
+use teamster_core::agent::{self, Agent, AgentId, NewAgent};
 use teamster_core::topic::Topic;
 use teamster_core::{Command, Event};
 
@@ -205,13 +205,9 @@ impl Tool for ListAgents {
         let live = state.agents.active().chain(state.agents.queued());
         let visible = live.filter(|agent| state.agents.is_visible(agent, cx.caller()));
         let entries = visible.skip(start).map(|agent| {
-            let status = match agent.phase {
-                Phase::Queued => "queued",
-                Phase::Running | Phase::Ending | Phase::Ended => agent.phase.as_str(),
-            };
             json!({
                 "id": agent.id.as_str(), "role": agent.role.as_str(), "taskSlug": agent.draft.dossier.as_str(),
-                "startedAt": agent.started_at.map(iso), "status": status,
+                "startedAt": agent.started_at.map(iso), "status": agent.phase.as_str(),
             })
         });
         Ok(page("agents", start, entries))

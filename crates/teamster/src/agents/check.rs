@@ -11,7 +11,7 @@ use teamster_agents::launch::Launch;
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
-use super::incarnation::{HANDSHAKE_PATIENCE, driver, grace};
+use super::incarnation::{HANDSHAKE_PATIENCE, driver, filled, grace};
 use crate::programs::Program;
 use crate::settings::Mcp;
 use crate::tasks;
@@ -58,12 +58,7 @@ pub async fn check(
     let trial = Trial::new()?;
     let isolation = trial.supervisor.probe("probe").await.best();
     let directory = std::env::temp_dir();
-    let mut launch = Launch::new("check", path, isolation);
-    launch.args = program.arguments(None).into_iter().map(Into::into).collect();
-    launch.directory = directory.clone();
-    launch.passed_on = program.pass.iter().map(ToString::to_string).collect();
-    let variables = program.variables(None, mcp).into_iter();
-    launch.environment = variables.map(|(name, value)| (name.into(), value.into())).collect();
+    let launch = filled(Launch::new("check", path, isolation), program, None, mcp, &directory);
     let started = trial.supervisor.launch(launch).await?;
     let process = started.process;
     let mut dialogue = Dialogue::new(driver(program), started.stdout, started.stdin);

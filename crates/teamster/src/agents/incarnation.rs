@@ -1,7 +1,7 @@
 //! One start of an agent's program, from its launch until nothing of it is left.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use teamster_agents::agent::{
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use super::guard::{Guard, Verdict};
 use super::{Shared, outcome};
 use crate::programs::{Driver, Ends, Program};
+use crate::settings::Mcp;
 
 /// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
@@ -107,14 +108,10 @@ async fn begin<'a>(
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
     }
-    let mut launch =
-        Launch::new(format!("{}-{}", agent.id, agent.incarnation), path, shared.isolation().await);
     let model = role.model.as_deref();
-    launch.args = program.arguments(model).into_iter().map(Into::into).collect();
-    launch.directory = directory.clone();
-    launch.passed_on = program.pass.iter().map(ToString::to_string).collect();
-    let variables = program.variables(model, &shared.mcp).into_iter();
-    launch.environment = variables.map(|(name, value)| (name.into(), value.into())).collect();
+    let id = format!("{}-{}", agent.id, agent.incarnation);
+    let launch = Launch::new(id, path, shared.isolation().await);
+    let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
     let started = shared.supervisor.launch(launch).await;
     let Started { process, stdin, stdout } =
@@ -459,6 +456,22 @@ impl Talk<'_> {
             }
         }
     }
+}
+
+/// Adds to a launch what a program is started with.
+pub(super) fn filled(
+    mut launch: Launch,
+    program: &Program,
+    model: Option<&str>,
+    mcp: &Mcp,
+    directory: &Path,
+) -> Launch {
+    launch.args = program.arguments(model).into_iter().map(Into::into).collect();
+    launch.directory = directory.to_owned();
+    launch.passed_on = program.pass.iter().map(ToString::to_string).collect();
+    let variables = program.variables(model, mcp).into_iter();
+    launch.environment = variables.map(|(name, value)| (name.into(), value.into())).collect();
+    launch
 }
 
 pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {

@@ -22,15 +22,14 @@ impl Live {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(agent);
     }
 
-    /// Waits until a transcript has more than `after` records; returns at once if it does not grow.
+    /// Waits until the transcript of an agent under way has more than `after` records, or grows no more. One that has said
+    /// nothing yet is waited for like any other.
     pub async fn more(&self, agent: &AgentId, after: u64) {
-        let grows = {
-            let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            live.get(agent).map(watch::Sender::subscribe)
+        let mut grows = {
+            let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            live.entry(agent.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
         };
-        if let Some(mut grows) = grows {
-            // An error means that it has ended.
-            let _ = grows.wait_for(|number| *number > after).await;
-        }
+        // An error means that it has ended.
+        let _ = grows.wait_for(|number| *number > after).await;
     }
 }

@@ -147,15 +147,11 @@ impl Runner {
         let watch = hub.watch(&Topic::Agents);
         let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
         loop {
-            let mut seen = None;
-            // Registered before we look, so that nothing in between is missed.
-            let changed = watch.until(&hub, |state| {
-                let first = seen.get_or_insert(state.seq());
-                (state.seq() != *first).then_some(())
-            });
+            // Noted before we look, so that nothing in between is missed.
+            let seen = hub.state().seq();
             let wait = self.admit().await;
             tokio::select! {
-                () = changed => {}
+                () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
                 () = hub.idlers().more() => {}
                 () = failures.more.notified() => {}
                 () = async { match wait {
@@ -170,16 +166,16 @@ impl Runner {
     /// Starts as many queued agents as there is room for. Returns when to look again, if a program is to be spared.
     async fn admit(&mut self) -> Option<Timestamp> {
         self.note_failures();
-        let mut look_again: Option<Timestamp> = None;
+        let now = self.shared.clock.now();
+        let spared_until = |failing: &Failing| Some(failing.not_before).filter(|at| *at > now);
+        let look_again = self.failing.values().filter_map(spared_until).min();
         loop {
             let state = self.shared.hub.state();
             if !self.has_room(&state) || self.shared.stop.is_cancelled() {
                 return look_again;
             }
-            let now = self.shared.clock.now();
-            let spared = |agent: &Arc<Agent>| {
-                let program = program_of(&state, agent);
-                self.failing.get(&program).map(|failing| failing.not_before).filter(|at| *at > now)
+            let is_spared = |agent: &Arc<Agent>| {
+                self.failing.get(&program_of(&state, agent)).and_then(spared_until).is_some()
             };
             // Where all places are taken by those that wait, only what they wait for may come in.
             let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
@@ -188,9 +184,7 @@ impl Runner {
                 .agents
                 .queued()
                 .filter(|agent| !crowded || is_awaited(agent))
-                .find(|agent| spared(agent).is_none());
-            let soonest = state.agents.queued().filter_map(spared).min();
-            look_again = [look_again, soonest].into_iter().flatten().min();
+                .find(|agent| !is_spared(agent));
             let Some(agent) = next else { return look_again };
             if !self.start(&agent.id).await {
                 return look_again;
