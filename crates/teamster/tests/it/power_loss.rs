@@ -124,7 +124,7 @@ async fn record_hub() -> Recorded {
         up.arg("up");
         Hub::start_with(trace::traced(&up, file.path()), &data)
     };
-    let mut read_trace = || trace.add(file.path());
+    let mut read_trace = || trace.add(file.path(), disk::read_all(root.path()));
 
     let mut hub = start();
     let mut clients = Clients::new(&hub, Dice(1), Habit::Good);
@@ -200,7 +200,7 @@ fn record_writer(synchronous: Synchronous) -> Recorded {
     let data = root.path().join("some/where/data");
     let mut trace = Trace::default();
     for ending in [Ending::Crash, Ending::Orderly] {
-        run_writer(&mut trace, &data, synchronous, ending);
+        run_writer(&mut trace, (root.path(), &data), synchronous, ending);
     }
     let promises = find_promises(&trace, root.path());
     println!(
@@ -229,7 +229,7 @@ fn record_recovery(first: &Recorded, seed: u64) -> Recorded {
 
     let data = root.path().join(first.relative_data());
     let mut trace = Trace::default();
-    run_writer(&mut trace, &data, Synchronous::Full, Ending::Orderly);
+    run_writer(&mut trace, (root.path(), &data), Synchronous::Full, Ending::Orderly);
     let Promises::Writer(promised) = &first.promises else { panic!("the writer was recorded") };
     let promised = promised.iter().filter(|(at, _)| *at < cut).map(|(_, promise)| (0, *promise));
     let promises = promised.chain(find_promises(&trace, root.path())).collect();
@@ -237,7 +237,12 @@ fn record_recovery(first: &Recorded, seed: u64) -> Recorded {
     Recorded { trace, root, data, before, made: Vec::new(), promises }
 }
 
-fn run_writer(trace: &mut Trace, data: &Path, synchronous: Synchronous, ending: Ending) {
+fn run_writer(
+    trace: &mut Trace,
+    (root, data): (&Path, &Path),
+    synchronous: Synchronous,
+    ending: Ending,
+) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let mut command = trace::traced(&writer::command(data, synchronous, ending), file.path());
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
@@ -246,7 +251,7 @@ fn run_writer(trace: &mut Trace, data: &Path, synchronous: Synchronous, ending: 
     std::io::copy(&mut stdout, &mut std::io::sink()).expect("it can be read");
     let status = ended(process);
     assert_eq!(status.success(), ending == Ending::Orderly, "the writer ended with {status}");
-    trace.add(file.path());
+    trace.add(file.path(), disk::read_all(root));
 }
 
 fn find_promises(trace: &Trace, root: &Path) -> Vec<(usize, Promise)> {

@@ -80,6 +80,15 @@ impl Renaming {
         }
     }
 
+    /// Tells whether this was done, by what is there afterwards.
+    fn is_seen_in(&self, left: &Before) -> bool {
+        match self {
+            Self::Put { path, .. } => left.contains_key(path),
+            Self::Move { from, to, .. } => left.contains_key(to) && !left.contains_key(from),
+            Self::Remove { path } => !left.contains_key(path),
+        }
+    }
+
     fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
         match self {
             Self::Put { path, node } => {
@@ -134,8 +143,8 @@ impl<'a> Disk<'a> {
 
     /// Plays one moment of the trace.
     pub(crate) fn play(&mut self, at: usize) {
-        if self.trace.starts.contains(&at) {
-            self.open.clear();
+        for (_, left) in self.trace.ends.iter().filter(|(end, _)| *end == at) {
+            self.end_run(left);
         }
         let (moment, number) = self.trace.moments[at];
         let call = &self.trace.calls[number];
@@ -148,6 +157,28 @@ impl<'a> Disk<'a> {
                 self.begin(number, call);
             }
             Moment::End => self.end(number, call),
+        }
+    }
+
+    /// Closes all files and settles what became of the calls in which the program was killed: the next run sees, and a
+    /// sync of its makes certain, what they did.
+    fn end_run(&mut self, left: &'a Before) {
+        self.open.clear();
+        self.under_way.clear();
+        self.renamings.retain_mut(|change| {
+            let was_done = change.is_done || change.what.is_seen_in(left);
+            change.is_done = true;
+            was_done
+        });
+        self.names = self.synced_names.clone();
+        self.renamings.iter().for_each(|change| change.what.apply(&mut self.names));
+        for (path, &node) in &self.names {
+            let bytes = left.get(path).and_then(Option::as_deref).unwrap_or_default();
+            let killed = self.nodes[node].changes.iter_mut().filter(|change| !change.is_done);
+            killed.for_each(|change| {
+                change.what.become_what_is_in(bytes);
+                change.is_done = true;
+            });
         }
     }
 
@@ -186,8 +217,12 @@ impl<'a> Disk<'a> {
                 }
             }
             "fsync" | "fdatasync" if self.syncs == Syncs::Honoured => {
-                if let Some(opened) = self.open.get(&call.file(0).0) {
-                    self.sync(opened.node, began);
+                match self.open.get(&call.file(0).0) {
+                    Some(opened) => {
+                        let node = opened.node;
+                        self.sync(node, began);
+                    }
+                    None => self.assert_outside(call),
                 }
             }
             _ => {}
@@ -377,24 +412,37 @@ impl<'a> Disk<'a> {
 /// What was on a disk: the content of each file, none for directories.
 pub(crate) type Before = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
-/// Reads everything below `root`.
+/// Reads everything below `root`, but for sockets.
 pub(crate) fn read_all(root: &Path) -> Before {
     let mut all = Before::new();
     let mut unread = vec![root.to_owned()];
     while let Some(directory) = unread.pop() {
         for entry in std::fs::read_dir(directory).expect("it can be read") {
             let path = entry.expect("it can be read").path();
-            let bytes = path.is_file().then(|| std::fs::read(&path).expect("it can be read"));
-            if bytes.is_none() {
+            if path.is_dir() {
                 unread.push(path.clone());
+                all.insert(path, None);
+            } else if path.is_file() {
+                let bytes = std::fs::read(&path).expect("it can be read");
+                all.insert(path, Some(bytes));
             }
-            all.insert(path, bytes);
         }
     }
     all
 }
 
-impl Edit<'_> {
+impl<'a> Edit<'a> {
+    /// Reduces this to what was really done, which is in the file that was left.
+    fn become_what_is_in(&mut self, left: &'a [u8]) {
+        match self {
+            Self::SetLength(length) => *length = left.len() as u64,
+            Self::Write { offset, bytes } => {
+                let from = (*offset as usize).min(left.len());
+                *bytes = &left[from..(from + bytes.len()).min(left.len())];
+            }
+        }
+    }
+
     /// Does this to a file's content, as far as `keeps` says for each sector.
     fn apply(&self, content: &mut Vec<u8>, mut keeps: impl FnMut(u64) -> bool) {
         match *self {
@@ -428,12 +476,17 @@ mod tests {
 
     use super::*;
 
-    /// Returns everything that may be left after these calls, as `name=first byte of each sector`.
     fn left(calls: &str, syncs: Syncs) -> BTreeSet<String> {
+        left_by_runs(&[(calls, Before::new())], syncs)
+    }
+
+    /// Returns everything that may be left after the calls of some runs, each with what its files held when it ended, as
+    /// `name=first byte of each sector`.
+    fn left_by_runs(runs: &[(&str, Before)], syncs: Syncs) -> BTreeSet<String> {
         let hex =
             |text: &str| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
         let mut inside = false;
-        let line = |line: &str| {
+        let mut line = |line: &str| {
             let parts = line.trim().split('"').map(|part| {
                 inside = !inside;
                 if inside { part.to_owned() } else { format!("\"{}\"", hex(part)) }
@@ -442,11 +495,13 @@ mod tests {
             inside = false;
             line
         };
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let text: String = calls.trim().lines().map(line).collect();
-        std::fs::write(file.path(), text).expect("it is written");
         let mut trace = Trace::default();
-        trace.add(file.path());
+        for (calls, left) in runs {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            let text: String = calls.trim().lines().map(&mut line).collect();
+            std::fs::write(file.path(), text).expect("it is written");
+            trace.add(file.path(), left.clone());
+        }
         let mut disk = Disk::new(&trace, Path::new("/r"), &Before::new(), &[], syncs);
         (0..trace.moments.len()).for_each(|at| disk.play(at));
         let seen = (0..500).map(|seed| {
@@ -520,5 +575,21 @@ mod tests {
         let write = write.replace(" <unfinished ...>", ") = 1");
         let calls = [first, second, third, begin, &write, end].join("\n");
         assert_eq!(left(&calls, Syncs::Honoured), set(&["a=", "a=A"]));
+    }
+    #[test]
+    fn a_sync_covers_what_an_earlier_run_did_as_it_was_killed() {
+        let killed = r#"
+            openat(AT_FDCWD, "/r/a", O_RDWR|O_CREAT, 0600) = 3
+            openat(AT_FDCWD, "/r", O_RDONLY) = 4
+            fsync(4) = 0
+            pwrite64(3, "A", 1, 0 <unfinished ...>"#;
+        let next = r#"
+            openat(AT_FDCWD, "/r/a", O_RDWR) = 3
+            fsync(3) = 0"#;
+        for (content, may_be_left) in [("A", "a=A"), ("", "a=")] {
+            let left = Before::from([("/r/a".into(), Some(content.into()))]);
+            let runs = [(killed, left), (next, Before::new())];
+            assert_eq!(left_by_runs(&runs, Syncs::Honoured), set(&[may_be_left]));
+        }
     }
 }

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
+use super::disk::Before;
+
 /// Everything that changes files, and everything by which a program tells others something.
 const CALLS: &str = "open,openat,creat,close,lseek,write,pwrite64,writev,pwritev,pwritev2,ftruncate,truncate,\
     fallocate,copy_file_range,sendfile,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,\
@@ -89,15 +91,14 @@ pub(crate) struct Trace {
     /// Each moment with the number of its call. strace stops a thread at both, so what one thread did before it told
     /// another is before what the other did then.
     pub(crate) moments: Vec<(Moment, usize)>,
-    /// Where each run began: with it, all files are closed.
-    pub(crate) starts: Vec<usize>,
+    /// Where each run ended and what its files held then. A call in which it was killed was done, or in part, or not.
+    pub(crate) ends: Vec<(usize, Before)>,
 }
 
 impl Trace {
-    /// Adds what strace recorded of another run.
-    pub(crate) fn add(&mut self, file: &Path) {
+    /// Adds what strace recorded of another run, which has left these files.
+    pub(crate) fn add(&mut self, file: &Path, left: Before) {
         let text = std::fs::read_to_string(file).expect("strace leaves its record");
-        self.starts.push(self.moments.len());
         let mut unfinished: HashMap<&str, (usize, String)> = HashMap::new();
         for line in text.lines() {
             let (process, what) = line.split_once(' ').expect("a line starts with the process");
@@ -125,6 +126,7 @@ impl Trace {
                 self.moments.push((Moment::End, call));
             }
         }
+        self.ends.push((self.moments.len(), left));
     }
 
     /// Returns what the program told others, and from which moment on they may have heard it.
@@ -221,7 +223,7 @@ mod tests {
 "#;
         std::fs::write(file.path(), recorded.trim_start()).expect("it is written");
         let mut trace = Trace::default();
-        trace.add(file.path());
+        trace.add(file.path(), Before::new());
         let [open, write, speak, sync, mkdir] = &trace.calls[..] else { panic!("{trace:?}") };
         assert_eq!(
             (open.data(1), open.plain(2), open.result),
