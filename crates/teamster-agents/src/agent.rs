@@ -169,12 +169,16 @@ pub enum StepStatus {
 /// What was used, as far as the program tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of the turn that ends. Programs count differently; some tell only of the turn's last request.
+    /// The model that used it, if the program tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Of the turn that ends, told once before its end. Programs count differently; some tell only of the turn's last
+    /// request. Input that came from or went into a cache is counted there only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Context>,
-    /// Of the session so far, also before it was resumed.
+    /// Of this process so far; the latest holds. What the session had cost before it was resumed is not in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }

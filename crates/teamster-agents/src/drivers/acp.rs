@@ -48,6 +48,8 @@ pub struct Acp {
     cancelled: bool,
     calls: Calls,
     usage: Usage,
+    /// What the session had cost before this process.
+    cost_before_micros: u64,
     permissions: Vec<(PermissionId, Box<RawValue>)>,
     n_permissions: u64,
 }
@@ -317,8 +319,14 @@ impl Acp {
         }
         let Params { session_id, update } =
             serde_json::from_str(params).map_err(|error| format!("a wrong update: {error}"))?;
-        // While a session is loaded, what happened in it is told again, and is known.
+        // While a session is loaded, what happened in it is told again, and is known; but what it had cost is not of this
+        // process.
         if self.started.session.is_empty() {
+            if let Ok(SessionUpdate::UsageUpdate(UsageUpdate { cost: Some(cost), .. })) =
+                serde_json::from_str(update.get())
+            {
+                self.cost_before_micros = micros(cost.amount);
+            }
             return Ok(());
         }
         if session_id != self.started.session {
@@ -350,16 +358,12 @@ impl Acp {
     fn used(&mut self, update: UsageUpdate, out: &mut Out) {
         let UsageUpdate { used, size, cost, .. } = update;
         let cost = cost.filter(|cost| cost.amount >= 0.0).map(|cost| Cost {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a cast of a positive float saturates"
-            )]
-            micros: (cost.amount * 1e6).round() as u64,
+            micros: micros(cost.amount).saturating_sub(self.cost_before_micros),
             currency: clipped(cost.currency, LABEL_BYTES_MAX),
         });
         let cost = cost.or_else(|| self.usage.cost.clone());
-        let usage = Usage { tokens: None, context: Some(Context { used, size }), cost };
+        let model = self.started.model.clone();
+        let usage = Usage { model, tokens: None, context: Some(Context { used, size }), cost };
         // Some programs repeat it with every message.
         if usage != self.usage {
             self.usage = usage.clone();
@@ -374,7 +378,8 @@ impl Acp {
             stop_reason: StopReason,
         }
         if let Some(tokens) = tokens(result) {
-            out.event(Event::Usage(Usage { tokens: Some(tokens), ..Usage::default() }));
+            let model = self.started.model.clone();
+            out.event(Event::Usage(Usage { model, tokens: Some(tokens), ..Usage::default() }));
         }
         let end = match serde_json::from_str(result) {
             Ok(Ended { stop_reason }) => match stop_reason {
@@ -514,6 +519,15 @@ fn text(block: ContentBlock) -> String {
         ContentBlock::Audio(_) => "[a sound]".to_owned(),
         _ => String::new(),
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast of a float saturates"
+)]
+fn micros(amount: f64) -> u64 {
+    (amount * 1e6).round() as u64
 }
 
 fn steps(entries: Vec<PlanEntry>) -> Vec<Step> {

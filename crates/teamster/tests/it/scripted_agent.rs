@@ -140,7 +140,7 @@ fn show(event: Event) -> Option<String> {
             format!("calls {} {} {:?} {input} {targets:?}", call.id, call.title, call.kind)
         }
         Event::ToolResult { id, ok, output } => format!("result of {id}: {ok} {}", output.text),
-        Event::Usage(Usage { tokens, context, cost }) => {
+        Event::Usage(Usage { tokens, context, cost, .. }) => {
             let tokens = tokens.map(|Tokens { input, output, .. }| (input, output));
             let cost = cost.map(|cost| cost.micros);
             format!("used {tokens:?} {:?} {cost:?}", context.map(|context| context.used))
