@@ -146,6 +146,16 @@ impl<S: Source, W: AsyncWrite + Send + Unpin> Dialogue<S, W> {
         Ok(())
     }
 
+    /// Tells the program that nobody will decide a permission, which it takes for a no.
+    pub fn withdraw(&mut self, permission: PermissionId) -> Result<(), Refusal> {
+        self.listens()?;
+        match self.permissions.remove(&permission) {
+            Some(_) => self.settle(permission, None),
+            None => return Err(Refusal::NoSuchPermission(permission)),
+        }
+        Ok(())
+    }
+
     /// Closes the program's input once everything is written, by which most programs end.
     pub fn close(&mut self) {
         self.closing = true;

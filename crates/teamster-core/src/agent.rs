@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::compaction::Fate;
 use crate::ids::TokenId;
 use crate::role::{Limits, RoleName, Roles};
+use crate::spending::{Spent, Used, dollars};
 use crate::text::{self, BadText};
 use crate::token::{Kind, SecretHash};
 use crate::{Caller, Context, DossierName, PrincipalName, Record, Summary, Timestamp};
@@ -27,6 +28,8 @@ pub const ENDED_MAX: usize = 10_000;
 pub const CLIENT_CHILDREN_MAX: u32 = Limits::USUAL.children;
 /// How often an agent is started again after it was cut off: once, so that what ends a program does not end it for ever.
 pub const INTERRUPTIONS_MAX: u32 = 1;
+/// How often an agent may be parked by a usage limit: two weeks of limits that end every four hours.
+pub const PARKS_MAX: u32 = 84;
 /// The longest text of an outcome, and of one entry of its lists.
 pub const OUTCOME_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
 pub const ENTRY_BYTES_MAX: usize = 2_000;
@@ -71,10 +74,12 @@ pub struct Draft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It waits for room.
+    /// It waits for room, or for its account to have something left.
     Queued,
     /// It has a token, and a process or soon will.
     Running,
+    /// It has a token, and a person runs it.
+    Adopted,
     /// It is being ended.
     Ending,
     Ended,
@@ -85,6 +90,7 @@ impl Phase {
         match self {
             Self::Queued => "queued",
             Self::Running => "running",
+            Self::Adopted => "adopted",
             Self::Ending => "ending",
             Self::Ended => "ended",
         }
@@ -192,6 +198,14 @@ pub struct Agent {
     pub started_at: Option<Timestamp>,
     /// When its time is over, and that of all below it.
     pub deadline: Option<Timestamp>,
+    /// Its account has nothing left until then.
+    pub parked_until: Option<Timestamp>,
+    pub n_parks: u32,
+    /// Up to here, time that somebody at or below it was parked has been added to its deadline.
+    pub stands_still_until: Timestamp,
+    /// What it used itself, and what it used together with those below it.
+    pub used: Spent,
+    pub spent: Spent,
     /// How many turns it and those below it have had.
     pub n_turns: u32,
     /// How many were drafted below it.
@@ -225,6 +239,40 @@ pub struct NewAgent {
     pub directory: Option<String>,
     /// Where the hub itself works, if nothing else is said.
     pub default_directory: String,
+    /// How far it may go, if whoever drafts it says so. Operators may say more than its role does, others only less.
+    pub limits: AskedLimits,
+}
+
+/// Limits that a draft names; what it does not name is as its role says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AskedLimits {
+    pub turns: Option<u32>,
+    pub wall_ms: Option<u64>,
+    pub microdollars: Option<u64>,
+    pub tokens: Option<u64>,
+}
+
+impl AskedLimits {
+    fn over(self, limits: Limits) -> Limits {
+        Limits {
+            turns: self.turns.unwrap_or(limits.turns),
+            wall_ms: self.wall_ms.unwrap_or(limits.wall_ms),
+            microdollars: self.microdollars.or(limits.microdollars),
+            tokens: self.tokens.or(limits.tokens),
+            ..limits
+        }
+    }
+}
+
+/// An agent that a person runs, as the caller tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adoption {
+    pub role: String,
+    pub directory: String,
+    /// The program's own name for the conversation, by which the hub can go on with it later.
+    pub session: Option<String>,
+    pub dossier: Option<String>,
+    pub secret: SecretHash,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,6 +281,13 @@ pub enum Command {
     /// Ends an agent and all below it.
     Kill {
         which: String,
+    },
+    /// Takes in an agent that a person runs.
+    Adopt(Adoption),
+    /// Has the hub go on with an adopted agent's conversation.
+    Resume {
+        which: String,
+        prompt: String,
     },
     /// Gives a queued agent a token with this secret; its process is started next.
     Admit {
@@ -249,6 +304,20 @@ pub enum Command {
     BeginTurn {
         id: AgentId,
         incarnation: u32,
+    },
+    /// Says what a turn used.
+    Spend {
+        id: AgentId,
+        incarnation: u32,
+        used: Used,
+    },
+    /// Says that its account has nothing left until then. Its process is gone.
+    Park {
+        id: AgentId,
+        incarnation: u32,
+        account: Arc<str>,
+        until: Timestamp,
+        why: String,
     },
     /// Says that its process is gone though its work is not done.
     Interrupt {
@@ -278,6 +347,10 @@ pub enum Event {
     Admitted { id: AgentId, token: TokenId },
     Begun { id: AgentId, session: Arc<str> },
     TurnBegun { id: AgentId },
+    Spent { id: AgentId, used: Used },
+    Parked { id: AgentId, account: Arc<str>, until: Timestamp, why: Arc<str> },
+    Adopted { id: AgentId, number: u32, draft: Draft, token: TokenId, session: Option<Arc<str>> },
+    Resumed { id: AgentId, prompt: Arc<str> },
     Interrupted { id: AgentId, why: Arc<str> },
     KillAsked { id: AgentId, why: Why },
     Ended { id: AgentId, outcome: Outcome },
@@ -329,6 +402,14 @@ pub enum Refusal {
     TurnsSpent { who: String, limit: u32 },
     #[error("the time of {who} is over; finish with what you have")]
     TimeSpent { who: String },
+    #[error("the {} of {who} are spent; finish with what you have", dollars(*.limit))]
+    MoneySpent { who: String, limit: u64 },
+    #[error("the {limit} tokens of {who} are used up; finish with what you have")]
+    TokensSpent { who: String, limit: u64 },
+    #[error("only a person can say that an agent is theirs")]
+    OperatorsOnly,
+    #[error("{0} was not adopted with a session that its program can go on with")]
+    NotResumable(AgentId),
     #[error(
         "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
     )]
@@ -354,11 +435,13 @@ impl Refusal {
             | Self::TotalSpent { .. }
             | Self::TurnsSpent { .. }
             | Self::TimeSpent { .. }
+            | Self::MoneySpent { .. }
+            | Self::TokensSpent { .. }
             | Self::BeingEnded
             | Self::TooManyDossiers
             | Self::TooMany => "LimitReached",
-            Self::HubOnly => "Forbidden",
-            Self::OutOfStep(_) => "OutOfStep",
+            Self::HubOnly | Self::OperatorsOnly => "Forbidden",
+            Self::OutOfStep(_) | Self::NotResumable(_) => "OutOfStep",
         }
     }
 }
@@ -378,6 +461,10 @@ pub struct Agents {
     /// How many each principal that is no agent has under way.
     drafted_by: OrdMap<PrincipalName, u32>,
     deadlines: OrdSet<(Timestamp, AgentId)>,
+    /// Those that a person runs.
+    adopted: OrdSet<AgentId>,
+    /// Accounts that have nothing left, and until when.
+    accounts: OrdMap<Arc<str>, Timestamp>,
     /// Oldest first.
     ended: Vector<AgentId>,
 }
@@ -387,6 +474,7 @@ pub struct Agents {
 struct Stored {
     last: u32,
     agents: Vec<Arc<Agent>>,
+    accounts: OrdMap<Arc<str>, Timestamp>,
     ended: Vector<AgentId>,
 }
 
@@ -410,13 +498,30 @@ impl Agents {
         self.active.iter().filter_map(|id| self.by_id.get(id))
     }
 
+    /// Returns those that a person runs.
+    pub fn adopted(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.adopted.iter().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Returns those that an agent drafted, in the order of their names.
+    pub fn children(&self, parent: &AgentId) -> impl Iterator<Item = &Arc<Agent>> {
+        let children = self.children.range((parent.clone(), AgentId("".into()))..);
+        let children = children.take_while(move |(above, _)| above == parent);
+        children.filter_map(|(_, child)| self.by_id.get(child))
+    }
+
+    /// Returns until when an account has nothing left, if that was said.
+    pub fn account_parked_until(&self, account: &str) -> Option<Timestamp> {
+        self.accounts.get(account).copied()
+    }
+
     /// Returns those that have ended and are at hand, the newest first.
     pub fn ended(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.ended.iter().rev().filter_map(|id| self.by_id.get(id))
     }
 
     pub fn n_live(&self) -> usize {
-        self.queued.len() + self.active.len()
+        self.queued.len() + self.active.len() + self.adopted.len()
     }
 
     /// Returns when the next agent's time is over.
@@ -508,10 +613,13 @@ impl Agents {
             return Err(Refusal::TooMany);
         }
         let parent = self.of_caller(&cx.caller);
-        if parent.is_some_and(|parent| parent.phase != Phase::Running) {
+        if parent.is_some_and(|parent| !matches!(parent.phase, Phase::Running | Phase::Adopted)) {
             return Err(Refusal::BeingEnded);
         }
-        let mut limits = role.limits;
+        let mut limits = match cx.caller.kind {
+            Kind::Operator | Kind::Hub => new.limits.over(role.limits),
+            Kind::Agent => new.limits.over(role.limits).within(role.limits),
+        };
         if let Some(parent) = parent {
             limits = limits.within(self.left(parent, cx.now)?);
         } else if cx.caller.kind == Kind::Agent {
@@ -532,12 +640,7 @@ impl Agents {
         if !directory.starts_with('/') || directory.len() > DIRECTORY_BYTES_MAX {
             return Err(Refusal::Directory(directory.chars().take(200).collect()));
         }
-        let ids = (self.last + 1..)
-            .map(|number| (AgentId(format!("{}-{number}", role.name).into()), number));
-        let (id, number) = ids
-            .into_iter()
-            .find(|(id, _)| !is_taken(&id.principal()))
-            .unwrap_or_else(|| unreachable!("there are fewer tokens than numbers"));
+        let (id, number) = self.new_id(&role.name, is_taken);
         let draft = Draft {
             role: role.name.clone(),
             dossier,
@@ -548,6 +651,57 @@ impl Agents {
             limits,
         };
         Ok(Event::Drafted { id, number, draft })
+    }
+
+    fn new_id(&self, role: &RoleName, is_taken: impl Fn(&PrincipalName) -> bool) -> (AgentId, u32) {
+        let mut ids =
+            (self.last + 1..).map(|number| (AgentId(format!("{role}-{number}").into()), number));
+        ids.find(|(id, _)| !is_taken(&id.principal()))
+            .unwrap_or_else(|| unreachable!("there are fewer tokens than numbers"))
+    }
+
+    /// Returns the agent that an adoption comes to; its token will be `token`.
+    pub(crate) fn adopt(
+        &self,
+        adoption: &Adoption,
+        roles: &Roles,
+        new_dossier: impl FnOnce(&str) -> Result<DossierName, Refusal>,
+        is_taken: impl Fn(&PrincipalName) -> bool,
+        token: TokenId,
+        cx: &Context,
+    ) -> Result<Event, Refusal> {
+        if cx.caller.kind != Kind::Operator {
+            return Err(Refusal::OperatorsOnly);
+        }
+        let Some(role) = roles.get(&adoption.role) else {
+            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+            let role = adoption.role.chars().take(80).collect();
+            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
+        };
+        if self.n_live() >= LIVE_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let directory = &adoption.directory;
+        if !directory.starts_with('/') || directory.len() > DIRECTORY_BYTES_MAX {
+            return Err(Refusal::Directory(directory.chars().take(200).collect()));
+        }
+        let session = adoption.session.as_deref();
+        let session = session.map(|session| text::line("session", session, 256)).transpose()?;
+        let dossier = match &adoption.dossier {
+            Some(name) => DossierName::parse(name)?,
+            None => new_dossier("adopted")?,
+        };
+        let (id, number) = self.new_id(&role.name, is_taken);
+        let draft = Draft {
+            role: role.name.clone(),
+            dossier,
+            prompt: "(a person runs it)".into(),
+            directory: directory.as_str().into(),
+            parent: None,
+            depth: 0,
+            limits: role.limits,
+        };
+        Ok(Event::Adopted { id, number, draft, token, session })
     }
 
     /// Returns what is left for one more agent below `parent`, or why there may be none.
@@ -577,12 +731,16 @@ impl Agents {
             if time_left == 0 {
                 return Err(Refusal::TimeSpent { who: who() });
             }
+            has_means(above)?;
+            let spent = &above.spent;
             left = left.within(Limits {
                 depth: limits.depth - (parent.draft.depth - above.draft.depth) - 1,
                 children: limits.children,
                 total: limits.total - above.n_below - 1,
                 turns: limits.turns - above.n_turns,
                 wall_ms: time_left,
+                microdollars: limits.microdollars.map(|limit| limit - spent.microdollars),
+                tokens: limits.tokens.map(|limit| limit - spent.tokens()),
             });
         }
         Ok(left)
@@ -595,11 +753,18 @@ impl Agents {
             let agent = self.endable(which, &cx.caller)?;
             return Ok(self.kill(&agent.id, &Why::Killed));
         }
+        if let Command::Resume { which, prompt } = command {
+            return self.resume(which, prompt, cx);
+        }
         if cx.caller.kind != Kind::Hub {
             return Err(Refusal::HubOnly);
         }
         match command {
-            Command::Draft(_) | Command::Kill { .. } | Command::Admit { .. } => {
+            Command::Draft(_)
+            | Command::Adopt(_)
+            | Command::Resume { .. }
+            | Command::Kill { .. }
+            | Command::Admit { .. } => {
                 unreachable!("these are decided elsewhere")
             }
             Command::Begin { id, incarnation, session } => {
@@ -618,8 +783,31 @@ impl Agents {
                     if above.deadline.is_some_and(|deadline| deadline <= cx.now) {
                         return Err(Refusal::TimeSpent { who: who() });
                     }
+                    has_means(above)?;
                 }
                 Ok(vec![Event::TurnBegun { id: id.clone() }])
+            }
+            Command::Spend { id, incarnation, used } => {
+                self.at(id, *incarnation)?;
+                let used = used.bounded();
+                let nothing = Used { microdollars: Some(0), model: None, ..Used::default() };
+                let is_something = Used { model: None, ..used.clone() } != nothing;
+                Ok(is_something
+                    .then(|| Event::Spent { id: id.clone(), used })
+                    .into_iter()
+                    .collect())
+            }
+            Command::Park { id, incarnation, account, until, why } => {
+                let agent = self.at(id, *incarnation)?;
+                let why = text::beginning(why, ENTRY_BYTES_MAX);
+                let id = id.clone();
+                Ok(vec![if agent.phase == Phase::Ending {
+                    Event::Ended { id, outcome: Outcome::failed(Ending::Aborted, why) }
+                } else if agent.n_parks >= PARKS_MAX {
+                    Event::Ended { id, outcome: Outcome::failed(Ending::Crashed, why) }
+                } else {
+                    Event::Parked { id, account: account.clone(), until: *until, why }
+                }])
             }
             Command::Interrupt { id, incarnation, why } => {
                 let agent = self.at(id, *incarnation)?;
@@ -653,6 +841,19 @@ impl Agents {
         }
     }
 
+    /// Has the hub go on with what a person began.
+    fn resume(&self, which: &str, prompt: &str, cx: &Context) -> Result<Vec<Event>, Refusal> {
+        if cx.caller.kind != Kind::Operator {
+            return Err(Refusal::OperatorsOnly);
+        }
+        let agent = self.visible(which, &cx.caller)?;
+        if agent.phase != Phase::Adopted || agent.session.is_none() {
+            return Err(Refusal::NotResumable(agent.id.clone()));
+        }
+        let prompt = text::long("prompt", prompt, PROMPT_BYTES_MAX)?;
+        Ok(vec![Event::Resumed { id: agent.id.clone(), prompt }])
+    }
+
     /// Returns the agent if this incarnation of it is under way: what an earlier one has to say comes too late.
     fn at(&self, id: &AgentId, incarnation: u32) -> Result<&Arc<Agent>, Refusal> {
         let agent = self.by_id.get(id).filter(|agent| {
@@ -675,6 +876,11 @@ impl Agents {
             let why = if below.id == *id { why.clone() } else { Why::WithParent };
             match below.phase {
                 Phase::Running => events.push(Event::KillAsked { id: below.id.clone(), why }),
+                // Its process is a person's; only its access is ours to end.
+                Phase::Adopted => {
+                    let outcome = Outcome::failed(Ending::Aborted, "it was let go");
+                    events.push(Event::Ended { id: below.id.clone(), outcome });
+                }
                 Phase::Queued => {
                     let outcome = Outcome::failed(Ending::Aborted, "it was ended before it began");
                     events.push(Event::Ended { id: below.id.clone(), outcome });
@@ -688,24 +894,43 @@ impl Agents {
     pub(crate) fn apply(&mut self, event: &Event, record: &Record) {
         match event {
             Event::Drafted { id, number, draft } => self.add(id, *number, draft, record),
+            Event::Adopted { id, number, draft, token, session } => {
+                self.add(id, *number, draft, record);
+                self.change(id, |agent| {
+                    agent.phase = Phase::Adopted;
+                    agent.token = Some(*token);
+                    agent.session.clone_from(session);
+                    agent.started_at = Some(record.at);
+                });
+            }
+            Event::Resumed { id, prompt } => self.change(id, |agent| {
+                agent.phase = Phase::Queued;
+                agent.token = None;
+                agent.draft.prompt = prompt.clone();
+                // Its time begins when the hub starts it.
+                agent.started_at = None;
+            }),
+            Event::Spent { id, used } => {
+                self.change(id, |agent| agent.used.add(used));
+                self.change_with_above(id, |agent| agent.spent.add(used));
+            }
+            Event::Parked { id, account, until, .. } => self.park(id, account, *until, record.at),
             Event::Admitted { id, token } => self.change(id, |agent| {
                 agent.phase = Phase::Running;
                 agent.incarnation += 1;
                 agent.token = Some(*token);
+                agent.parked_until = None;
                 let started_at = *agent.started_at.get_or_insert(record.at);
                 let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
-                agent.deadline = Some(Timestamp(started_at.0.saturating_add(wall_ms)));
+                // One that was parked has its deadline, which has moved.
+                let deadline = Timestamp(started_at.0.saturating_add(wall_ms));
+                agent.deadline.get_or_insert(deadline);
             }),
             Event::Begun { id, session } => {
                 self.change(id, |agent| agent.session = Some(session.clone()));
             }
             Event::TurnBegun { id } => {
-                let Some(agent) = self.by_id.get(id).cloned() else { return };
-                let above: Vec<AgentId> =
-                    self.above(&agent).map(|above| above.id.clone()).collect();
-                for id in std::iter::once(id).chain(&above) {
-                    self.change(id, |agent| agent.n_turns += 1);
-                }
+                self.change_with_above(id, |agent| agent.n_turns += 1);
             }
             Event::Interrupted { id, .. } => self.change(id, |agent| {
                 agent.phase = Phase::Queued;
@@ -739,6 +964,11 @@ impl Agents {
             session: None,
             started_at: None,
             deadline: None,
+            parked_until: None,
+            n_parks: 0,
+            stands_still_until: Timestamp::default(),
+            used: Spent::default(),
+            spent: Spent::default(),
             n_turns: 0,
             n_below: 0,
             n_children: 0,
@@ -780,6 +1010,34 @@ impl Agents {
         }
     }
 
+    /// Parks an agent until its account has something left. The time until then is nobody's fault: it does not count, for
+    /// the agent as for those above it.
+    fn park(&mut self, id: &AgentId, account: &Arc<str>, until: Timestamp, now: Timestamp) {
+        self.change_with_above(id, |agent| {
+            // One above may be waiting for several that are parked at once.
+            let more = (until.0 - agent.stands_still_until.max(now).0).max(0);
+            agent.deadline = agent.deadline.map(|at| Timestamp(at.0.saturating_add(more)));
+            agent.stands_still_until = agent.stands_still_until.max(until);
+        });
+        self.change(id, |agent| {
+            agent.phase = Phase::Queued;
+            agent.token = None;
+            agent.parked_until = Some(until);
+            agent.n_parks += 1;
+        });
+        let parked = self.accounts.iter().filter(|(_, at)| **at > now);
+        self.accounts = parked.map(|(account, at)| (account.clone(), *at)).collect();
+        self.accounts.insert(account.clone(), until);
+    }
+
+    fn change_with_above(&mut self, id: &AgentId, change: impl Fn(&mut Agent)) {
+        let Some(agent) = self.by_id.get(id).cloned() else { return };
+        let above: Vec<AgentId> = self.above(&agent).map(|above| above.id.clone()).collect();
+        for id in std::iter::once(id).chain(&above) {
+            self.change(id, &change);
+        }
+    }
+
     /// Changes an agent, and the indexes with it.
     fn change(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
         let Some(old) = self.by_id.get(id).cloned() else { return };
@@ -792,6 +1050,7 @@ impl Agents {
     fn unindex(&mut self, agent: &Agent) {
         self.queued.remove(&agent.number);
         self.active.remove(&agent.id);
+        self.adopted.remove(&agent.id);
         if let Some(at) = agent.deadline {
             self.deadlines.remove(&(at, agent.id.clone()));
         }
@@ -812,6 +1071,9 @@ impl Agents {
             Phase::Running | Phase::Ending => {
                 self.active.insert(agent.id.clone());
             }
+            Phase::Adopted => {
+                self.adopted.insert(agent.id.clone());
+            }
             Phase::Ended => {}
         }
         // One that is being ended needs no second reason.
@@ -831,6 +1093,21 @@ impl Agents {
             None => {}
         }
         self.by_id.insert(agent.id.clone(), agent);
+    }
+}
+
+/// Refuses to go on when the money or the tokens are spent.
+fn has_means(agent: &Agent) -> Result<(), Refusal> {
+    let (limits, spent) = (&agent.draft.limits, &agent.spent);
+    let who = || agent.id.to_string();
+    match (limits.microdollars, limits.tokens) {
+        (Some(limit), _) if spent.microdollars >= limit => {
+            Err(Refusal::MoneySpent { who: who(), limit })
+        }
+        (_, Some(limit)) if spent.tokens() >= limit => {
+            Err(Refusal::TokensSpent { who: who(), limit })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -861,6 +1138,10 @@ impl Event {
             | Self::Admitted { id, .. }
             | Self::Begun { id, .. }
             | Self::TurnBegun { id }
+            | Self::Spent { id, .. }
+            | Self::Parked { id, .. }
+            | Self::Adopted { id, .. }
+            | Self::Resumed { id, .. }
             | Self::Interrupted { id, .. }
             | Self::KillAsked { id, .. }
             | Self::Ended { id, .. }
@@ -877,11 +1158,14 @@ impl Event {
                 let entries = changes.iter().chain(issues).chain(questions);
                 summary.len() + entries.map(|entry| entry.len()).sum::<usize>()
             }
-            Self::Interrupted { why, .. } => why.len(),
+            Self::Interrupted { why, .. } | Self::Parked { why, .. } => why.len(),
+            Self::Resumed { prompt, .. } => prompt.len(),
             Self::Warned { says, .. } => says.len(),
             Self::Admitted { .. }
+            | Self::Adopted { .. }
             | Self::Begun { .. }
             | Self::TurnBegun { .. }
+            | Self::Spent { .. }
             | Self::KillAsked { .. } => 0,
         }
     }
@@ -892,7 +1176,11 @@ impl Event {
             Self::Warned { .. } => Fate::Dropped,
             Self::Drafted { .. }
             | Self::Admitted { .. }
+            | Self::Adopted { .. }
+            | Self::Resumed { .. }
             | Self::TurnBegun { .. }
+            | Self::Spent { .. }
+            | Self::Parked { .. }
             | Self::Interrupted { .. }
             | Self::KillAsked { .. }
             | Self::Ended { .. } => Fate::Kept,
@@ -914,6 +1202,17 @@ impl Event {
                 Summary::new("take", format!("agent {id} works (session {session})"))
             }
             Self::TurnBegun { id } => Summary::new("take", format!("agent {id} begins a turn")),
+            Self::Spent { id, used } => Summary::new("note", format!("agent {id} used {used}")),
+            Self::Parked { id, account, why, .. } => Summary::new(
+                "free",
+                format!("agent {id} is parked: {account} has nothing left for now: {why}"),
+            ),
+            Self::Adopted { id, draft, .. } => {
+                Summary::new("add", format!("agent {id} adopted in {}", draft.directory))
+            }
+            Self::Resumed { id, .. } => {
+                Summary::new("take", format!("agent {id} is the hub's to go on with"))
+            }
             Self::Interrupted { id, why } => {
                 Summary::new("free", format!("agent {id} was cut off and goes on later: {why}"))
             }
@@ -937,18 +1236,20 @@ impl Event {
 
 impl From<Stored> for Agents {
     fn from(stored: Stored) -> Self {
-        let mut agents = Self { last: stored.last, ended: stored.ended, ..Self::default() };
-        stored.agents.into_iter().for_each(|agent| agents.insert(agent));
+        let Stored { last, agents: all, accounts, ended } = stored;
+        let mut agents = Self { last, accounts, ended, ..Self::default() };
+        all.into_iter().for_each(|agent| agents.insert(agent));
         agents
     }
 }
 
 impl From<Agents> for Stored {
     fn from(agents: Agents) -> Self {
-        let Agents { last, by_id, ended, .. } = agents;
-        Self { last, agents: by_id.into_iter().map(|(_, agent)| agent).collect(), ended }
+        let Agents { last, by_id, accounts, ended, .. } = agents;
+        let agents = by_id.into_iter().map(|(_, agent)| agent).collect();
+        Self { last, agents, accounts, ended }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -118,6 +118,7 @@ impl Event {
             Self::Role(event) => event.fate(),
             Self::Dossier(event) => event.fate(),
             Self::Agent(event) => event.fate(),
+            Self::Question(event) => event.fate(),
         }
     }
 }

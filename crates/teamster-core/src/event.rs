@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
-use crate::{RunName, agent, client_session, dossier, errand, hub, key, role, run, token, yak};
+use crate::{
+    RunName, agent, client_session, dossier, errand, hub, key, question, role, run, token, yak,
+};
 
 /// What a caller asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +18,7 @@ pub enum Command {
     Errand(errand::Command),
     Role(role::Command),
     Agent(agent::Command),
+    Question(question::Command),
 }
 
 /// What has happened.
@@ -31,6 +34,7 @@ pub enum Event {
     Role(role::Event),
     Dossier(dossier::Event),
     Agent(agent::Event),
+    Question(question::Event),
 }
 
 /// Why a command was refused. Each sentence says what the caller can do next.
@@ -53,6 +57,8 @@ pub enum Refusal {
     #[error(transparent)]
     Agent(#[from] agent::Refusal),
     #[error(transparent)]
+    Question(#[from] question::Refusal),
+    #[error(transparent)]
     Key(#[from] key::Refusal),
 }
 
@@ -68,6 +74,7 @@ impl Refusal {
             | Self::Yak(_)
             | Self::Errand(_)
             | Self::Role(_)
+            | Self::Question(_)
             | Self::Key(_) => "Refused",
         }
     }
@@ -103,13 +110,25 @@ impl Event {
             Self::Role(event) => event.summary(),
             Self::Dossier(event) => event.summary(),
             Self::Agent(event) => event.summary(),
+            Self::Question(event) => event.summary(),
         }
     }
 
     /// Returns what changed, for those who wait for it. Every event is also a change of [`Topic::Log`].
     pub fn topics(&self) -> impl Iterator<Item = Topic> {
-        let any_agent = matches!(self, Self::Agent(_)).then_some(Topic::Agents);
-        std::iter::once(self.topic()).chain(any_agent)
+        let wider = match self {
+            Self::Agent(_) => Some(Topic::Agents),
+            Self::Question(_) => Some(Topic::Questions),
+            Self::ClientSession(_)
+            | Self::Hub(_)
+            | Self::Token(_)
+            | Self::Run { .. }
+            | Self::Yak(_)
+            | Self::Errand(_)
+            | Self::Role(_)
+            | Self::Dossier(_) => None,
+        };
+        std::iter::once(self.topic()).chain(wider)
     }
 
     fn topic(&self) -> Topic {
@@ -126,6 +145,7 @@ impl Event {
             Self::Errand(event) => Topic::Errand(event.id()),
             Self::Role(_) | Self::Dossier(_) => Topic::Agents,
             Self::Agent(event) => Topic::Agent(event.agent().clone()),
+            Self::Question(event) => Topic::Agent(event.agent().clone()),
         }
     }
 
@@ -153,6 +173,7 @@ impl Event {
             Self::Role(role::Event::Defined { role }) => role.prompt.len(),
             Self::Role(role::Event::Removed { .. }) | Self::Dossier(_) => 0,
             Self::Agent(event) => event.text_bytes(),
+            Self::Question(event) => event.text_bytes(),
         };
         size_of::<Self>() + text
     }

@@ -147,6 +147,10 @@ number!(
     ErrandId, "ERRAND-"
 );
 number!(
+    /// Something that waits for a person. Ids are never used again.
+    QuestionId, "Q-"
+);
+number!(
     /// A token; each is one incarnation of its principal.
     TokenId, "TOK-"
 );

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compaction::Fate;
 use crate::grant::Grants;
+use crate::permission::Permissions;
 use crate::token::Kind;
 use crate::{Context, Summary};
 
@@ -65,11 +66,25 @@ pub struct Limits {
     pub turns: u32,
     /// How long it and those below it may take, from its start.
     pub wall_ms: u64,
+    /// How many millionths of a dollar it and those below it may spend; as many as they like if none. The turns under way
+    /// when it is spent are not cut short.
+    #[serde(default)]
+    pub microdollars: Option<u64>,
+    /// How many tokens it and those below it may use, cached ones included; likewise.
+    #[serde(default)]
+    pub tokens: Option<u64>,
 }
 
 impl Limits {
-    pub const USUAL: Self =
-        Self { depth: 3, children: 8, total: 100, turns: 200, wall_ms: 4 * 60 * 60 * 1_000 };
+    pub const USUAL: Self = Self {
+        depth: 3,
+        children: 8,
+        total: 100,
+        turns: 200,
+        wall_ms: 4 * 60 * 60 * 1_000,
+        microdollars: None,
+        tokens: None,
+    };
 
     /// Returns the smaller of each.
     pub fn within(self, other: Self) -> Self {
@@ -79,7 +94,17 @@ impl Limits {
             total: self.total.min(other.total),
             turns: self.turns.min(other.turns),
             wall_ms: self.wall_ms.min(other.wall_ms),
+            microdollars: smaller(self.microdollars, other.microdollars),
+            tokens: smaller(self.tokens, other.tokens),
         }
+    }
+}
+
+/// None is as many as one likes.
+fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -101,6 +126,12 @@ pub struct Role {
     pub stall_ms: u64,
     /// What its agents are told before their task.
     pub prompt: Arc<str>,
+    /// What its agents' programs may do without asking a person.
+    #[serde(default)]
+    pub permissions: Permissions,
+    /// Whose usage limit its program shares: agents of one account are parked together.
+    #[serde(default)]
+    pub account: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +143,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Defined { role: Role },
+    Defined { role: Arc<Role> },
     Removed { name: RoleName },
 }
 
@@ -153,14 +184,15 @@ impl Roles {
         let gone = self.by_name.keys().filter(|name| roles.iter().all(|role| role.name != **name));
         let removed = gone.map(|name| Event::Removed { name: name.clone() });
         let is_new = |role: &&Role| self.by_name.get(&role.name).is_none_or(|old| **old != **role);
-        let defined = roles.iter().filter(is_new).map(|role| Event::Defined { role: role.clone() });
+        let defined =
+            roles.iter().filter(is_new).map(|role| Event::Defined { role: Arc::new(role.clone()) });
         Ok(removed.chain(defined).collect())
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::Defined { role } => {
-                self.by_name.insert(role.name.clone(), Arc::new(role.clone()));
+                self.by_name.insert(role.name.clone(), role.clone());
             }
             Event::Removed { name } => {
                 self.by_name.remove(name);
@@ -171,7 +203,10 @@ impl Roles {
 
 impl Event {
     pub(crate) fn fate(&self) -> Fate {
-        let (Self::Defined { role: Role { name, .. } } | Self::Removed { name }) = self;
+        let name = match self {
+            Self::Defined { role } => &role.name,
+            Self::Removed { name } => name,
+        };
         Fate::KeptIfLast(vec![format!("role {name}")])
     }
 

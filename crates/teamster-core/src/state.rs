@@ -13,6 +13,7 @@ use crate::hub::Starts;
 use crate::ids::TokenId;
 use crate::key::{Key, Keys};
 use crate::obligation::Obligations;
+use crate::question::{self, Questions};
 use crate::role::Roles;
 use crate::run::Runs;
 use crate::token::{self, Kind, Tokens};
@@ -23,7 +24,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 3;
+pub const SNAPSHOT_FORMAT: u32 = 4;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub struct State {
     pub roles: Roles,
     pub dossiers: Dossiers,
     pub agents: Agents,
+    pub questions: Questions,
     keys: Keys,
     pub obligations: Obligations,
 }
@@ -133,7 +135,11 @@ impl State {
             Command::Role(command) => {
                 self.roles.decide(command, cx)?.into_iter().map(Event::Role).collect()
             }
+            Command::Question(command) => {
+                self.questions.decide(command, cx)?.into_iter().map(Event::Question).collect()
+            }
             Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
+            Command::Agent(agent::Command::Adopt(adoption)) => self.adopt(adoption, cx)?,
             Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
             Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
@@ -167,6 +173,42 @@ impl State {
         Ok(opened.map(Event::Dossier).into_iter().chain([Event::Agent(drafted)]).collect())
     }
 
+    /// Takes in an agent that a person runs, with a token of its own.
+    fn adopt(&self, adoption: &agent::Adoption, cx: &Context) -> Result<Vec<Event>, Refusal> {
+        let new_dossier = |prompt: &str| Ok(self.dossiers.new_name(prompt));
+        let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
+        let token = self.tokens.next_id();
+        let adopted = self.agents.adopt(adoption, &self.roles, new_dossier, is_taken, token, cx)?;
+        let agent::Event::Adopted { id, draft, .. } = &adopted else { return Ok(Vec::new()) };
+        let opened = self.dossiers.open(&draft.dossier, &draft.prompt);
+        if opened.is_some() && self.dossiers.len() >= dossier::DOSSIERS_MAX {
+            return Err(agent::Refusal::TooManyDossiers.into());
+        }
+        let created = self.new_token(id, &draft.role, adoption.secret, cx)?;
+        let events = created.into_iter().map(Event::Token);
+        Ok(events.chain(opened.map(Event::Dossier)).chain([Event::Agent(adopted)]).collect())
+    }
+
+    fn new_token(
+        &self,
+        id: &agent::AgentId,
+        role: &crate::role::RoleName,
+        secret: token::SecretHash,
+        cx: &Context,
+    ) -> Result<Vec<token::Event>, Refusal> {
+        let grants = self.roles.get(role.as_str()).map(|role| role.grants.clone());
+        let new = token::NewToken {
+            principal: id.principal(),
+            kind: Kind::Agent,
+            secret,
+            grants: grants.unwrap_or_default(),
+            run: None,
+            team: None,
+            expires_at: None,
+        };
+        Ok(self.tokens.decide(&token::Command::Create { new, replace: false }, cx)?)
+    }
+
     /// Gives an agent the token of its next incarnation. What it may do is what its role says now.
     fn admit(
         &self,
@@ -178,17 +220,7 @@ impl State {
             return Err(agent::Refusal::HubOnly.into());
         }
         let agent = self.agents.admissible(id)?;
-        let grants = self.roles.get(agent.role.as_str()).map(|role| role.grants.clone());
-        let new = token::NewToken {
-            principal: id.principal(),
-            kind: Kind::Agent,
-            secret,
-            grants: grants.unwrap_or_default(),
-            run: None,
-            team: None,
-            expires_at: None,
-        };
-        let created = self.tokens.decide(&token::Command::Create { new, replace: false }, cx)?;
+        let created = self.new_token(id, &agent.role, secret, cx)?;
         let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
     }
@@ -199,15 +231,22 @@ impl State {
         for event in events {
             let why = match &event {
                 // It will have another token, and be the same principal.
-                agent::Event::Interrupted { .. } => Some(token::Ending::Replaced),
+                agent::Event::Interrupted { .. }
+                | agent::Event::Parked { .. }
+                | agent::Event::Resumed { .. } => Some(token::Ending::Replaced),
                 agent::Event::Ended { .. } => Some(token::Ending::Revoked),
                 agent::Event::Drafted { .. }
                 | agent::Event::Admitted { .. }
                 | agent::Event::Begun { .. }
                 | agent::Event::TurnBegun { .. }
+                | agent::Event::Spent { .. }
+                | agent::Event::Adopted { .. }
                 | agent::Event::KillAsked { .. }
                 | agent::Event::Warned { .. } => None,
             };
+            if why.is_some() {
+                all.extend(self.questions.withdraw_of(event.agent()).map(Event::Question));
+            }
             let token = self.agents.get(event.agent().as_str()).and_then(|agent| agent.token);
             let token = token.and_then(|token| self.tokens.get(token));
             if let (Some(why), Some(token)) = (why, token) {
@@ -263,9 +302,12 @@ impl State {
                 Event::Errand(event) => self.errands.apply(event, record),
                 Event::Role(event) => self.roles.apply(event),
                 Event::Dossier(event) => self.dossiers.apply(event, record),
+                Event::Question(event) => self.questions.apply(event, record),
                 Event::Agent(event) => {
                     self.agents.apply(event, record);
-                    if let agent::Event::Drafted { id, draft, .. } = event {
+                    if let agent::Event::Drafted { id, draft, .. }
+                    | agent::Event::Adopted { id, draft, .. } = event
+                    {
                         self.dossiers.add(&draft.dossier, id);
                     }
                 }
@@ -280,10 +322,12 @@ impl State {
         let tokens = self.tokens.next_expiry();
         let errands = self.errands.next_expiry();
         let agents = self.agents.next_deadline();
+        let questions = self.questions.next_deadline();
         [
             tokens.map(|at| (at, Command::Token(token::Command::Expire))),
             errands.map(|at| (at, Command::Errand(errand::Command::Expire))),
             agents.map(|at| (at, Command::Agent(agent::Command::Expire))),
+            questions.map(|at| (at, Command::Question(question::Command::Expire))),
         ]
         .into_iter()
         .flatten()

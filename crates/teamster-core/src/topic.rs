@@ -19,6 +19,8 @@ pub enum Topic {
     Agents,
     /// One of them.
     Agent(AgentId),
+    /// What waits for people.
+    Questions,
     /// A call that outlives its request: what it asks, was given, and came to.
     Errand(ErrandId),
 }

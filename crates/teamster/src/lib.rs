@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod hub;
 pub mod listen;
+pub mod prices;
 pub mod programs;
 pub mod project;
 pub mod roles;

@@ -33,6 +33,9 @@ pub struct Program {
     pub pass: Vec<Variable>,
     /// Environment variables that are set for it; `{mcp.streamTimeout}` stands for that setting
     pub set: BTreeMap<Variable, String>,
+    /// The account whose usage limit it has in common with other programs, if not one of its own
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<Name>,
     /// Whether a session can be loaded into a new process
     pub load_session: bool,
     /// The environment variable that chooses its model
@@ -54,6 +57,7 @@ impl Default for Program {
             grace_s: const { Whole::new(5) },
             pass: Vec::new(),
             set: BTreeMap::new(),
+            account: None,
             load_session: true,
             model_env: None,
             model_args: Vec::new(),

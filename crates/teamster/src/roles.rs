@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{
-    self, Categories, GrantWord, Layer, Limits, Line, Name, Node, Origin, Problem, Settings, Value,
+    self, Categories, GrantWord, Layer, Limits, Line, Name, Node, Origin, Permissions, Problem,
+    Settings, Value,
 };
 
 /// What is built in.
@@ -61,6 +62,9 @@ pub struct RoleFields {
     /// Limits of its own, with the keys of `limits`; what it does not name is as there
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
+    /// Rules of its own for what its program asks permission for, with the keys of `permissions`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
     /// The directory it works in, relative to the project's
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Line>,
@@ -85,6 +89,7 @@ pub struct Role {
     /// Whether its category may draft, await and kill agents.
     pub has_full_access: bool,
     pub limits: Limits,
+    pub permissions: Permissions,
     pub cwd: Option<PathBuf>,
     pub prompt: String,
     /// Where it was last defined or changed.
@@ -173,6 +178,8 @@ pub(crate) fn read(
         let mut fields = Node::table(draft.fields.at.clone());
         let limits = serde_json::to_value(&settings.limits).unwrap_or_default();
         fields.insert("limits", Node::of(&draft.fields.at, limits));
+        let permissions = serde_json::to_value(&settings.permissions).unwrap_or_default();
+        fields.insert("permissions", Node::of(&draft.fields.at, permissions));
         fields.merge(draft.fields);
         if let Some(at) = draft.projects.take() {
             let users = Users { settings, limits: users_limits };
@@ -340,7 +347,7 @@ fn keep_to_projects(
     if let Some(Node { value: Value::Table(limits), .. }) = fields.member_mut("limits") {
         for (key, limit) in limits {
             let most = &most[key.as_str()];
-            if limit.json().as_u64() > most.as_u64() {
+            if most.as_f64().is_some_and(|most| limit.json().as_f64() > Some(most)) {
                 tell(
                     limit,
                     format!("limits.{key}: a role of a project may not have more than {most}"),
@@ -348,6 +355,13 @@ fn keep_to_projects(
                 limit.value = Value::Leaf(most.clone());
             }
         }
+    }
+    // What a project would allow its own agents is for the user to say.
+    let users_own = serde_json::to_value(&users.settings.permissions).unwrap_or_default();
+    if let Some(said) = fields.member("permissions").filter(|said| said.json() != users_own) {
+        let said = said.clone();
+        tell(&said, "permissions: those of a project's role are the user's own".into());
+        fields.insert("permissions", Node::of(&said.at, users_own));
     }
     let leads_out = |cwd: &Node| {
         let cwd = cwd.json();
@@ -406,6 +420,7 @@ fn role(
         model: fields.model.map(|model| model.to_string()),
         tools: fields.tools,
         limits: fields.limits.unwrap_or_else(|| settings.limits.clone()),
+        permissions: fields.permissions.unwrap_or_else(|| settings.permissions.clone()),
         cwd: fields.cwd.map(|cwd| PathBuf::from(cwd.as_str())),
         prompt,
         from,

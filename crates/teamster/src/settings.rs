@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::prices::{self, Prices};
 use crate::programs::{self, Programs};
 use crate::roles::{self, RoleFields, Roles};
 
@@ -27,7 +28,7 @@ pub use problem::Problem;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
 pub(crate) use tree::{Node, Value};
-pub use words::{GrantWord, Line, Name, Variable, Whole};
+pub use words::{GrantWord, Line, Money, Name, Rule, Variable, Whole};
 pub(crate) use yaml::read as read_yaml;
 
 /// The name of the configuration file, the user's and a project's.
@@ -44,12 +45,16 @@ pub struct Settings {
     pub pool: Pool,
     /// How far one drafted agent may go, with all that it drafts
     pub limits: Limits,
+    /// What agents' programs may do without asking a person
+    pub permissions: Permissions,
     /// What agents find at the hub
     pub mcp: Mcp,
     /// Kinds of roles
     pub categories: Categories,
     /// Agent programs, beside those that are built in
     pub programs: Programs,
+    /// What models cost, in dollars per million tokens, beside those that are built in
+    pub prices: Prices,
     /// Roles, or changes to single fields of roles that have a file or are built in
     pub roles: BTreeMap<Name, RoleFields>,
 }
@@ -61,11 +66,17 @@ pub struct Pool {
     pub running: Whole<1, 1_000>,
     /// Agents' processes at a time, at work or waiting
     pub live: Whole<1, 10_000>,
+    /// How long agents wait whose account has nothing left, if their program does not tell until when
+    pub park_minutes: Whole<1, 10_080>,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { running: const { Whole::new(8) }, live: const { Whole::new(16) } }
+        Self {
+            running: const { Whole::new(8) },
+            live: const { Whole::new(16) },
+            park_minutes: const { Whole::new(30) },
+        }
     }
 }
 
@@ -82,6 +93,12 @@ pub struct Limits {
     pub turns: Whole<1, 100_000>,
     /// How long one agent may take
     pub wall_minutes: Whole<1, 43_200>,
+    /// What one drafted agent and all below it may cost; the turns under way when it is spent are not cut short
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dollars: Option<Money>,
+    /// How many tokens they may use, cached ones included; likewise
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Whole<1, 4_000_000_000>>,
 }
 
 impl Default for Limits {
@@ -92,8 +109,51 @@ impl Default for Limits {
             total: const { Whole::new(100) },
             turns: const { Whole::new(200) },
             wall_minutes: const { Whole::new(240) },
+            dollars: None,
+            tokens: None,
         }
     }
+}
+
+/// Rules for what a program asks permission for. `deny` goes before `ask`, that before `allow`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Permissions {
+    /// What is denied: tools or their kinds (read, edit, delete, move, search, execute, fetch), with `*` for anything, and in parentheses what they are about
+    pub deny: Vec<Rule>,
+    /// What a person is asked
+    pub ask: Vec<Rule>,
+    /// What is allowed
+    pub allow: Vec<Rule>,
+    /// What becomes of the rest
+    pub otherwise: Verdict,
+    /// How long a person is waited for; then it is denied
+    pub ask_minutes: Whole<1, 10_080>,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self {
+            deny: Vec::new(),
+            ask: Vec::new(),
+            allow: Vec::new(),
+            otherwise: Verdict::Allow,
+            ask_minutes: const { Whole::new(60) },
+        }
+    }
+}
+
+/// What becomes of a request for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Verdict {
+    /// The agent goes on.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// The agent is told no.
+    Deny,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,7 +205,7 @@ impl Default for Categories {
 }
 
 /// The settings that a variable of the environment can change, and its name.
-pub const VARIABLES: [(&str, &str); 10] = [
+pub const VARIABLES: [(&str, &str); 13] = [
     ("program", "TEAMSTER_PROGRAM"),
     ("pool.running", "TEAMSTER_POOL_RUNNING"),
     ("pool.live", "TEAMSTER_POOL_LIVE"),
@@ -154,6 +214,9 @@ pub const VARIABLES: [(&str, &str); 10] = [
     ("limits.total", "TEAMSTER_LIMITS_TOTAL"),
     ("limits.turns", "TEAMSTER_LIMITS_TURNS"),
     ("limits.wall_minutes", "TEAMSTER_LIMITS_WALL_MINUTES"),
+    ("limits.dollars", "TEAMSTER_LIMITS_DOLLARS"),
+    ("limits.tokens", "TEAMSTER_LIMITS_TOKENS"),
+    ("permissions.otherwise", "TEAMSTER_PERMISSIONS_OTHERWISE"),
     ("mcp.fullAccessCategories", "TEAMSTER_MCP_FULL_ACCESS_CATEGORIES"),
     ("mcp.streamTimeout", "TEAMSTER_MCP_STREAM_TIMEOUT"),
 ];
@@ -205,6 +268,7 @@ pub fn read(sources: &Sources) -> Configuration {
     let mut base =
         Node::of(&built_in, serde_json::to_value(Settings::default()).unwrap_or_default());
     base.merge(programs::built_in(&mut problems));
+    base.merge(prices::built_in(&mut problems));
     base.merge(user_file.clone());
     let over_all = |mut tree: Node| {
         tree.merge(environment.clone());
@@ -296,8 +360,8 @@ fn at_most(project: &mut Node, limits: &Limits, problems: &mut Vec<Problem>) {
     let users = serde_json::to_value(limits).unwrap_or_default();
     let Some(said) = project.member_mut("limits") else { return };
     let too_much = said.members().filter_map(|(key, node)| {
-        let users = users[key].as_u64()?;
-        (node.json().as_u64()? > users).then(|| {
+        let users = users[key].as_f64()?;
+        (node.json().as_f64()? > users).then(|| {
             let says = format!("limits.{key}: a project may not allow more than its user, {users}");
             (key.clone(), Problem::new(&node.at, says))
         })

@@ -2,11 +2,13 @@ use expect_test::expect;
 
 use super::*;
 use crate::grant::{Grant, Grants};
+use crate::permission::Permissions;
 use crate::role::{self, Role};
 use crate::testing::{Given, check};
 use crate::{Command as Any, State};
 
-const SMALL: Limits = Limits { depth: 2, children: 2, total: 3, turns: 4, wall_ms: 1_000_000 };
+const SMALL: Limits =
+    Limits { depth: 2, children: 2, total: 3, turns: 4, wall_ms: 1_000_000, ..Limits::USUAL };
 
 fn role(name: &str, limits: Limits) -> Role {
     Role {
@@ -20,6 +22,8 @@ fn role(name: &str, limits: Limits) -> Role {
         directory: None,
         stall_ms: 300_000,
         prompt: "You write code.".into(),
+        permissions: Permissions::default(),
+        account: "goose".into(),
     }
 }
 
@@ -35,10 +39,11 @@ fn draft(role: &str, prompt: &str) -> Any {
         dossier: None,
         directory: None,
         default_directory: "/work".into(),
+        limits: AskedLimits::default(),
     }))
 }
 
-fn id(name: &str) -> AgentId {
+pub(crate) fn id(name: &str) -> AgentId {
     AgentId(name.into())
 }
 
@@ -67,7 +72,7 @@ fn kill(which: &str) -> Any {
 }
 
 /// `lead-1` was drafted by ann and runs; it has drafted `coder-2`, which runs too, and `coder-3`, which is queued.
-fn a_team() -> Vec<(&'static str, Any)> {
+pub(crate) fn a_team() -> Vec<(&'static str, Any)> {
     vec![
         roles(),
         ("ann", draft("lead", "Build the thing\nand more")),
@@ -85,15 +90,15 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         "ann",
         draft("lead", "Build the thing\nand more"),
         expect![[r#"
-        {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing"}}}
-        {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000}}}}}"#]],
+            {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing"}}}
+            {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null}}}}}"#]],
     );
     check(
         a_team()[..3].to_vec(),
         "lead-1",
         draft("coder", "part"),
         expect![[
-            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000}}}}}"#
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null}}}}}"#
         ]],
     );
     check(
@@ -330,6 +335,7 @@ fn a_dossier_tells_what_came_of_it_within_bounds() {
                 dossier: Some("build-thing-more-1".into()),
                 directory: None,
                 default_directory: "/work".into(),
+                limits: AskedLimits::default(),
             })),
         );
         let name = format!("coder-{n}");
@@ -367,8 +373,8 @@ fn roles_change_only_where_they_differ() {
         who,
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
-        {"role":{"removed":{"name":"lead"}}}
-        {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000},"directory":null,"stall_ms":300000,"prompt":"You write code."}}}}"#]],
+            {"role":{"removed":{"name":"lead"}}}
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose"}}}}"#]],
     );
     let (_, sync) = roles();
     check(
@@ -420,7 +426,7 @@ fn random_histories_keep_the_leash() {
                 let late = u32::from(dice.below(4) == 0);
                 (agent.id.clone(), agent.incarnation.saturating_sub(late))
             });
-            let (who, command) = match (dice.below(8), at) {
+            let (who, command) = match (dice.below(11), at) {
                 (0 | 1, _) | (_, None) => (caller, draft(role, "work")),
                 (2 | 3, Some((id, _))) => {
                     let secret = SecretHash([step; 32]);
@@ -437,6 +443,16 @@ fn random_histories_keep_the_leash() {
                     let why = "gone".to_owned();
                     ("hub".into(), Any::Agent(Command::Interrupt { id, incarnation, why }))
                 }
+                (7, Some((id, incarnation))) => {
+                    let used = Used { input: 300, microdollars: Some(30), ..Used::default() };
+                    ("hub".into(), Any::Agent(Command::Spend { id, incarnation, used }))
+                }
+                (8, Some((id, incarnation))) => {
+                    let until = Timestamp(1_000_000 * i64::from(step));
+                    let (account, why) = ("goose".into(), "limit".to_owned());
+                    let park = Command::Park { id, incarnation, account, until, why };
+                    ("hub".into(), Any::Agent(park))
+                }
                 (_, Some((id, _))) => (caller, kill(id.as_str())),
             };
             n_refused += usize::from(given.decide(&who, command).is_err());
@@ -446,6 +462,10 @@ fn random_histories_keep_the_leash() {
                 assert!(agent.n_children <= children, "seed {seed}: {agent:?}");
                 assert!(agent.n_below <= total, "seed {seed}: {agent:?}");
                 assert!(agent.n_turns <= turns, "seed {seed}: {agent:?}");
+                assert!(
+                    agent.used.microdollars <= agent.spent.microdollars,
+                    "seed {seed}: {agent:?}"
+                );
                 assert!(depth <= 2 && agent.draft.depth <= 2, "seed {seed}: {agent:?}");
                 let token = state.tokens.by_principal(&agent.id.principal()).map(|token| token.id);
                 assert_eq!(token, agent.token, "seed {seed}: {agent:?}");
@@ -515,4 +535,158 @@ fn those_that_are_due_at_once_end_once() {
     let events = given.state.agents.decide(&Command::Expire, &cx).unwrap();
     let shown: Vec<_> = events.iter().map(|event| event.agent().to_string()).collect();
     assert_eq!(shown, ["lead-1", "coder-2", "coder-3"]);
+}
+
+fn spend(name: &str, microdollars: Option<u64>) -> (&'static str, Any) {
+    let used = Used { input: 100, output: 20, microdollars, ..Used::default() };
+    ("hub", Any::Agent(Command::Spend { id: id(name), incarnation: 1, used }))
+}
+
+/// Like `a_team`, with a dollar for all of it.
+fn a_team_with_a_dollar() -> Vec<(&'static str, Any)> {
+    let limits = Limits { microdollars: Some(1_000_000), ..SMALL };
+    let roles = vec![role("coder", SMALL), role("lead", Limits { depth: 1, ..limits })];
+    let sync = ("hub", Any::Role(role::Command::Sync(roles)));
+    [vec![sync], a_team()[1..].to_vec()].concat()
+}
+
+#[test]
+fn money_is_spent_by_a_whole_tree() {
+    // What the one above has left is all that one below gets.
+    check(
+        [a_team_with_a_dollar()[..3].to_vec(), vec![spend("lead-1", Some(400_000))]].concat(),
+        "lead-1",
+        draft("coder", "part"),
+        expect![[
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null}}}}}"#
+        ]],
+    );
+    let spent = [a_team_with_a_dollar(), vec![spend("coder-2", Some(1_000_001))]].concat();
+    check(
+        spent.clone(),
+        "hub",
+        turn("lead-1"),
+        expect!["refused: the $1.00 of lead-1 are spent; finish with what you have"],
+    );
+    check(
+        [spent, vec![("hub", end("coder-2"))]].concat(),
+        "lead-1",
+        draft("coder", "part three"),
+        expect!["refused: the $1.00 of lead-1 are spent; finish with what you have"],
+    );
+    // What has no price is counted, but not as money.
+    let mut given = Given::ann_and_bob();
+    for (who, command) in [a_team_with_a_dollar(), vec![spend("coder-2", None)]].concat() {
+        given.by(who, command);
+    }
+    let lead = given.state.agents.get("lead-1").unwrap();
+    assert_eq!((lead.spent.tokens(), lead.spent.n_unpriced, lead.spent.microdollars), (120, 1, 0));
+    assert_eq!((lead.used.tokens(), lead.used.n_unpriced), (0, 0));
+}
+
+#[test]
+fn a_usage_limit_parks_and_the_time_does_not_count() {
+    let park = |until| {
+        let (account, why) = ("goose".into(), "usage limit".to_owned());
+        let park = Command::Park {
+            id: id("coder-2"),
+            incarnation: 1,
+            account,
+            until: Timestamp(until),
+            why,
+        };
+        Any::Agent(park)
+    };
+    check(
+        a_team(),
+        "hub",
+        park(5_000_000),
+        expect![[r#"
+            {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
+            {"agent":{"parked":{"id":"coder-2","account":"goose","until":5000000,"why":"usage limit"}}}"#]],
+    );
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    let deadline = |given: &Given, name| given.state.agents.get(name).unwrap().deadline.unwrap().0;
+    let before = (deadline(&given, "lead-1"), deadline(&given, "coder-2"));
+    let now = 1_000 * 9;
+    given.by("hub", park(5_000_000));
+    let after = (deadline(&given, "lead-1"), deadline(&given, "coder-2"));
+    assert_eq!((after.0 - before.0, after.1 - before.1), (5_000_000 - now, 5_000_000 - now));
+    let parked = given.state.agents.get("coder-2").unwrap();
+    assert_eq!((parked.phase, parked.parked_until), (Phase::Queued, Some(Timestamp(5_000_000))));
+    assert_eq!(parked.n_interruptions, 0, "it is nobody's fault");
+    let account = given.state.agents.account_parked_until("goose");
+    assert_eq!(account, Some(Timestamp(5_000_000)));
+    given.by("hub", admit("coder-2"));
+    assert_eq!(deadline(&given, "coder-2"), after.1, "its deadline stays");
+}
+
+#[test]
+fn a_person_gives_an_agent_and_takes_it_back() {
+    let eve =
+        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    let create = Any::Token(crate::token::Command::Create { new: eve, replace: false });
+    let adopt = |session: Option<&str>| {
+        Any::Agent(Command::Adopt(Adoption {
+            role: "lead".into(),
+            directory: "/work".into(),
+            session: session.map(str::to_owned),
+            dossier: None,
+            secret: SecretHash([77; 32]),
+        }))
+    };
+    let resume = Any::Agent(Command::Resume { which: "lead-1".into(), prompt: "go on".into() });
+    let start = vec![roles(), ("hub", create)];
+    check(
+        start.clone(),
+        "eve",
+        adopt(Some("abc")),
+        expect![[r#"
+            {"token":{"created":{"id":4,"token":{"principal":"lead-1","kind":"agent","secret_hash":"4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d","grants":["full"]}}}}
+            {"dossier":{"opened":{"name":"adopted-1","description":"(a person runs it)"}}}
+            {"agent":{"adopted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"adopted-1","prompt":"(a person runs it)","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null}},"token":4,"session":"abc"}}}"#]],
+    );
+    check(
+        start.clone(),
+        "ann",
+        adopt(None),
+        expect!["refused: only a person can say that an agent is theirs"],
+    );
+    let adopted = [start.clone(), vec![("eve", adopt(Some("abc")))]].concat();
+    // It drafts like any other.
+    let drafted = [adopted.clone(), vec![("lead-1", draft("coder", "part"))]].concat();
+    check(
+        drafted,
+        "eve",
+        kill("lead-1"),
+        expect![[r#"
+            {"token":{"ended":{"id":4,"principal":"lead-1","why":"revoked"}}}
+            {"agent":{"ended":{"id":"lead-1","outcome":{"ending":"aborted","status":"failed","summary":"it was let go","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}
+            {"agent":{"ended":{"id":"coder-2","outcome":{"ending":"aborted","status":"failed","summary":"it was ended before it began","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}"#]],
+    );
+    check(
+        adopted.clone(),
+        "eve",
+        resume.clone(),
+        expect![[r#"
+            {"token":{"ended":{"id":4,"principal":"lead-1","why":"replaced"}}}
+            {"agent":{"resumed":{"id":"lead-1","prompt":"go on"}}}"#]],
+    );
+    check(
+        [start, vec![("eve", adopt(None))]].concat(),
+        "eve",
+        resume.clone(),
+        expect!["refused: lead-1 was not adopted with a session that its program can go on with"],
+    );
+    check(
+        [adopted, vec![("eve", resume)]].concat(),
+        "hub",
+        admit("lead-1"),
+        expect![[r#"
+            {"token":{"created":{"id":5,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"]}}}}
+            {"agent":{"admitted":{"id":"lead-1","token":5}}}"#]],
+    );
 }

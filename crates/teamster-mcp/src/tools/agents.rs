@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::agent::{self, Agent, AgentId, NewAgent};
+use teamster_core::agent::{self, Agent, AgentId, AskedLimits, NewAgent};
 use teamster_core::topic::Topic;
 use teamster_core::{Command, Event};
 
@@ -105,6 +105,7 @@ impl Tool for DraftAgent {
             dossier: args.task_slug.filter(|slug| !slug.trim().is_empty()),
             directory: None,
             default_directory: cx.directory(),
+            limits: AskedLimits::default(),
         };
         let done = cx.submit(Command::Agent(agent::Command::Draft(new))).await?;
         let drafted = done.events.iter().find_map(|event| match event {

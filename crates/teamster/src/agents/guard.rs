@@ -1,4 +1,5 @@
-//! Notices when an agent goes in circles: the same tool on the same target again and again, or two that alternate.
+//! Notices when an agent goes in circles: the same tool on the same target again and again, two that alternate, or the
+//! same error whatever it tries.
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,9 @@ const REPEATS_STOP: usize = 5;
 /// So many pairs of two alternating calls are.
 const PAIRS_WARN: usize = 3;
 const PAIRS_STOP: usize = 4;
+/// The same error this often, whatever succeeded in between.
+const ERRORS_WARN: usize = 4;
+const ERRORS_STOP: usize = 8;
 
 /// What the last calls look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub(super) enum Verdict {
 pub(super) struct Guard {
     /// Fingerprints of tool and target, oldest first.
     calls: VecDeque<u64>,
+    /// The last error's fingerprint, and how often it came.
+    error: (u64, usize),
 }
 
 impl Guard {
@@ -48,6 +54,22 @@ impl Guard {
             PAIRS_STOP.. => Verdict::Stop(alternated()),
             // Warned when the pair is complete, not again by its other half.
             PAIRS_WARN if is_complete(&newest_first, pairs) => Verdict::Warn(alternated()),
+            _ => Verdict::Fine,
+        }
+    }
+}
+
+impl Guard {
+    /// Looks at one more error of a tool.
+    pub(super) fn see_error(&mut self, error: &str) -> Verdict {
+        let print = teamster_core::text::fingerprint(error.trim().bytes());
+        let times = if self.error.0 == print { self.error.1 + 1 } else { 1 };
+        self.error = (print, times);
+        let error: String = error.trim().chars().take(120).collect();
+        let says = || format!("the same error came {times} times: {error:?}");
+        match times {
+            ERRORS_STOP.. => Verdict::Stop(says()),
+            ERRORS_WARN => Verdict::Warn(says()),
             _ => Verdict::Fine,
         }
     }
@@ -88,6 +110,21 @@ mod tests {
     fn the_same_call_again_and_again_is_stopped() {
         check(&["a", "a", "a", "a", "a", "a"], "- - warn - stop stop");
         check(&["a", "a", "b", "a", "a", "b"], "- - - - - -");
+    }
+
+    #[test]
+    fn the_same_error_again_and_again_is_stopped() {
+        let mut guard = Guard::default();
+        let mut see = |error: &str| guard.see_error(error);
+        for _ in 0..3 {
+            assert_eq!(see("no such file"), Verdict::Fine);
+        }
+        assert!(matches!(see("no such file"), Verdict::Warn(_)));
+        assert_eq!(see("another"), Verdict::Fine);
+        for n in 1..8 {
+            assert!(!matches!(see("no such file\n"), Verdict::Stop(_)), "{n}");
+        }
+        assert!(matches!(see("no such file"), Verdict::Stop(_)));
     }
 
     #[test]

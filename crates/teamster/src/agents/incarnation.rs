@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use teamster_agents::agent::{
-    Begin, Event, McpServer, PermissionKind, PermissionOption, Resume, ToolCall, TurnEnd,
+    Begin, Event, McpServer, PermissionId, PermissionOption, Resume, ToolCall, TurnEnd,
 };
 use teamster_agents::dialogue::Dialogue;
 use teamster_agents::drivers;
@@ -15,16 +15,23 @@ use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
 use teamster_agents::transcript::{Record, Transcriber};
 use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, Status, Why};
+use teamster_core::ids::QuestionId;
+use teamster_core::permission;
+use teamster_core::question;
 use teamster_core::role::Role;
+use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command};
+use teamster_core::{Caller, Command, Timestamp};
 use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
+use teamster_mcp::hub::Waits;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
+use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
-use super::{Shared, outcome};
+use super::spending::Spending;
+use super::{Shared, outcome, until};
 use crate::programs::{Driver, Ends, Program};
 use crate::settings::Mcp;
 
@@ -55,6 +62,8 @@ enum Came {
     Off(String),
     /// The program was not able to begin.
     ToNothing(String),
+    /// Its account has nothing left.
+    ToAPause { until: Timestamp, why: String },
 }
 
 /// Runs one incarnation and has its end recorded once all of it is gone.
@@ -68,6 +77,10 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
         Came::Off(why) => (agent::Command::Interrupt { id, incarnation, why }, End::ProgramFailed),
+        Came::ToAPause { until, why } => {
+            let account = role.account.clone();
+            (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
+        }
         Came::ToNothing(why) => {
             let outcome = Outcome::failed(Ending::Crashed, why);
             (agent::Command::End { id, incarnation, outcome }, End::ProgramFailed)
@@ -93,7 +106,15 @@ struct Talk<'a> {
     last_words: String,
     /// The message that its last words are part of, if its program tells messages apart.
     message: Option<String>,
-    cost_microdollars: Option<u64>,
+    spending: Spending,
+    /// Permissions that people were asked for.
+    pending: Vec<Pending>,
+    /// While it waits for people, it takes no room from those that work.
+    waits: Option<Waits>,
+    /// Since when its silence is its own.
+    heard_at: Instant,
+    /// What its program said of its account, and until when.
+    limit: Option<(Timestamp, String)>,
 }
 
 async fn begin<'a>(
@@ -148,7 +169,11 @@ async fn begin<'a>(
         calls: HashSet::new(),
         last_words: String::new(),
         message: None,
-        cost_microdollars: None,
+        spending: Spending::default(),
+        pending: Vec::new(),
+        waits: None,
+        heard_at: Instant::now(),
+        limit: None,
     })
 }
 
@@ -181,7 +206,32 @@ impl Talk<'_> {
         if let Some(rest) = self.transcriber.flush() {
             self.write(rest).await;
         }
-        came
+        let cost_microdollars = self.spend().await;
+        match came {
+            Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
+            other => other,
+        }
+    }
+
+    /// Has recorded what the turn used. Returns what the agent has cost, if all of that is known.
+    async fn spend(&mut self) -> Option<u64> {
+        let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
+        if let Some(used) = self.spending.take(self.role.model.as_deref(), &self.shared.prices) {
+            let has_budget = self.agent.draft.limits.microdollars.is_some();
+            if used.microdollars.is_none() && has_budget {
+                let model = used.model.as_deref().unwrap_or("its model").to_owned();
+                let says = format!(
+                    "the price of {model} is not known, so what this turn cost is missing in the budget; say it in \
+                     [prices.{model:?}] of teamster.toml"
+                );
+                self.shared.tell(agent::Command::Warn { id: id.clone(), says }).await;
+            }
+            let id = id.clone();
+            self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
+        }
+        let state = self.shared.hub.state();
+        let used = state.agents.get(id.as_str())?.used;
+        (used.n_priced > 0 && used.n_unpriced == 0).then_some(used.microdollars)
     }
 
     async fn talk(&mut self) -> Came {
@@ -198,10 +248,18 @@ impl Talk<'_> {
         let exited = process.exited();
         tokio::pin!(exited);
         let mut has_exited = false;
+        let answers = hub.watch(&Topic::Agent(id.clone()));
         let stall = Duration::from_millis(self.role.stall_ms);
         loop {
-            let silent_at = self.dialogue.last_activity() + stall;
+            let silent_at = self.dialogue.last_activity().max(self.heard_at) + stall;
             let due = self.transcriber.due_ms();
+            let asked: Vec<QuestionId> = self.pending.iter().map(|one| one.question).collect();
+            let answered = answers.until(&hub, |state| {
+                asked.iter().enumerate().find_map(|(at, id)| {
+                    let question = state.questions.get(*id)?;
+                    Some((at, question.answer()?.map(ToString::to_string)))
+                })
+            });
             tokio::select! {
                 biased;
                 why = &mut told_to_end => return Came::To(self.ended(&why)),
@@ -220,7 +278,10 @@ impl Talk<'_> {
                     has_exited = true;
                     self.dialogue.end(&format!("{:?}", exited.how));
                 }
-                () = tokio::time::sleep_until(silent_at), if self.dialogue.in_turn() => {
+                (at, word) = answered, if !asked.is_empty() => self.answered(at, word.as_deref()),
+                () = tokio::time::sleep_until(silent_at),
+                    if self.dialogue.in_turn() && asked.is_empty() =>
+                {
                     let says = format!("nothing was heard of it for {} s", stall.as_secs());
                     return Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says));
                 }
@@ -261,18 +322,27 @@ impl Talk<'_> {
                 None
             }
             Event::ToolCall(call) => self.see(&call).await,
-            Event::PermissionAsked { id, options, .. } => {
-                if let Some(option) = allowing(&options) {
-                    // It may have been withdrawn by now, which is as good as answered.
-                    let _ = self.dialogue.answer(id, &option);
-                }
+            Event::PermissionAsked { id, call, options } => {
+                self.permission_asked(id, &call, options).await;
+                None
+            }
+            Event::PermissionAnswered { id, option: None } => {
+                self.permission_withdrawn(id).await;
                 None
             }
             Event::Usage(usage) => {
-                if let Some(cost) = usage.cost.filter(|cost| cost.currency == "USD") {
-                    self.cost_microdollars = Some(cost.micros);
-                }
+                self.spending.hear(usage);
                 None
+            }
+            Event::UsageLimit { until_unix_s, message } => {
+                let now = self.shared.clock.now();
+                let until = until::end(until_unix_s, &message, now, self.shared.park_ms);
+                self.limit = Some((until, message));
+                None
+            }
+            Event::ToolResult { ok: false, output, .. } => {
+                let verdict = self.guard.see_error(&output.text);
+                self.judge(verdict).await
             }
             Event::TurnEnded(end) => Some(self.turn_ended(end)),
             Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
@@ -282,7 +352,6 @@ impl Talk<'_> {
             | Event::Plan { .. }
             | Event::PermissionAnswered { .. }
             | Event::CancelAsked
-            | Event::UsageLimit { .. }
             | Event::Trouble { .. } => None,
         }
     }
@@ -297,6 +366,7 @@ impl Talk<'_> {
                 &failure.to_string(),
             )));
         }
+        self.spending.begin();
         let prompt = self.prompt(resumed);
         match self.dialogue.prompt(&prompt) {
             Ok(()) => None,
@@ -308,6 +378,10 @@ impl Talk<'_> {
     fn prompt(&self, resumed: bool) -> String {
         const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
                                from there.";
+        // What a person began and handed over goes on as if they had typed it.
+        if resumed && self.agent.incarnation == 1 {
+            return self.agent.draft.prompt.to_string();
+        }
         // It may have been cut off before it was told its task.
         if resumed {
             return format!("{CUT_OFF} Your task:\n\n{}", self.agent.draft.prompt);
@@ -354,26 +428,89 @@ impl Talk<'_> {
         }
         let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
         let target = format!("{} {input}", call.targets.join(" "));
-        match self.guard.see(name, target.trim()) {
-            Verdict::Fine => None,
-            Verdict::Warn(says) => {
-                self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
-                None
+        let verdict = self.guard.see(name, target.trim());
+        self.judge(verdict).await
+    }
+
+    /// Does what the guard says; each of its words is an event that people can read.
+    async fn judge(&mut self, verdict: Verdict) -> Option<Came> {
+        let (says, stops) = match verdict {
+            Verdict::Fine => return None,
+            Verdict::Warn(says) => (says, false),
+            Verdict::Stop(says) => (format!("it is stopped, for it went in circles: {says}"), true),
+        };
+        let id = self.agent.id.clone();
+        self.shared.tell(agent::Command::Warn { id, says: says.clone() }).await;
+        stops.then(|| Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)))
+    }
+
+    async fn permission_asked(
+        &mut self,
+        id: PermissionId,
+        call: &ToolCall,
+        options: Vec<PermissionOption>,
+    ) {
+        let option = match asking::verdict(self.role, call) {
+            permission::Verdict::Allow => asking::allowing(&options),
+            permission::Verdict::Deny => asking::denying(&options),
+            permission::Verdict::Ask => {
+                let of = (self.agent, self.role);
+                match asking::ask(self.shared, of, id, call, options).await {
+                    Some(pending) => {
+                        self.pending.push(pending);
+                        let caller = Caller {
+                            principal: self.agent.id.principal(),
+                            kind: Kind::Agent,
+                            token: self.agent.token,
+                            team: None,
+                        };
+                        self.waits.get_or_insert_with(|| self.shared.hub.waits(&caller));
+                    }
+                    None => drop(self.dialogue.withdraw(id)),
+                }
+                return;
             }
-            Verdict::Stop(says) => Some(Came::To(self.outcome(
-                Ending::Aborted,
-                Status::Failed,
-                &format!("it went in circles: {says}"),
-            ))),
+        };
+        // It may have been withdrawn by now, which is as good as answered.
+        let _ = match option {
+            Some(option) => self.dialogue.answer(id, option),
+            None => self.dialogue.withdraw(id),
+        };
+    }
+
+    /// Tells the program what a person said; without a word when nobody needs to say anything any more.
+    fn answered(&mut self, at: usize, word: Option<&str>) {
+        let pending = self.pending.remove(at);
+        // It may have been withdrawn by now, which is as good as answered.
+        let _ = match word.and_then(|word| pending.option(word)) {
+            Some(option) => self.dialogue.answer(pending.permission, option),
+            None => self.dialogue.withdraw(pending.permission),
+        };
+        self.no_longer_waits();
+    }
+
+    /// Takes back what people were asked, if they were.
+    async fn permission_withdrawn(&mut self, id: PermissionId) {
+        let Some(at) = self.pending.iter().position(|one| one.permission == id) else { return };
+        let withdraw = question::Command::Withdraw { id: self.pending.remove(at).question };
+        if let Err(error) =
+            self.shared.hub.submit(Caller::hub(), Command::Question(withdraw), None).await
+        {
+            tracing::warn!(%error, "a question could not be taken back");
+        }
+        self.no_longer_waits();
+    }
+
+    fn no_longer_waits(&mut self) {
+        self.heard_at = Instant::now();
+        if self.pending.is_empty() {
+            self.waits = None;
         }
     }
 
-    fn turn_ended(&self, end: TurnEnd) -> Came {
+    fn turn_ended(&mut self, end: TurnEnd) -> Came {
         match end {
-            TurnEnd::Done => {
-                let read = outcome::read(&self.last_words);
-                Came::To(Outcome { cost_microdollars: self.cost_microdollars, ..read })
-            }
+            TurnEnd::Done => Came::To(outcome::read(&self.last_words)),
             TurnEnd::Cancelled => {
                 Came::To(self.outcome(Ending::Aborted, Status::Partial, "its turn was cancelled"))
             }
@@ -393,6 +530,9 @@ impl Talk<'_> {
                 "the program's own limit of requests was reached",
             )),
             TurnEnd::Failed { message } => {
+                if let Some((until, why)) = self.limit.take() {
+                    return Came::ToAPause { until, why };
+                }
                 Came::To(self.outcome(Ending::Crashed, Status::Failed, &self.last_signs(&message)))
             }
             TurnEnd::Gone => {
@@ -417,11 +557,7 @@ impl Talk<'_> {
             "" => says.to_owned(),
             words => format!("{says}; the last it said: {words}"),
         };
-        Outcome {
-            status,
-            cost_microdollars: self.cost_microdollars,
-            ..Outcome::failed(ending, summary)
-        }
+        Outcome { status, ..Outcome::failed(ending, summary) }
     }
 
     /// Adds what the program wrote to stderr, which often says why.
@@ -509,11 +645,4 @@ async fn until_ms(shared: &Shared, at_ms: Option<u64>) {
         }
         None => std::future::pending().await,
     }
-}
-
-/// Agents of the hub work unattended, within what isolates them; they are let do what they ask for, once.
-fn allowing(options: &[PermissionOption]) -> Option<String> {
-    let of = |kind: PermissionKind| options.iter().find(|option| option.kind == kind);
-    let chosen = of(PermissionKind::AllowOnce).or_else(|| of(PermissionKind::AllowAlways));
-    chosen.map(|option| option.id.clone())
 }

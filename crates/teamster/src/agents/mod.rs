@@ -3,11 +3,14 @@
 //! The state says which agents there should be; the runner makes it so. What it holds besides, it can lose: after a crash
 //! the next hub finds in the state which agents were cut off, and goes on with them.
 
+mod asking;
 mod check;
 mod guard;
 mod incarnation;
 mod live;
 mod outcome;
+mod spending;
+mod until;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +22,7 @@ use teamster_agents::launches::{self, Launches};
 use teamster_agents::restarts::{Intensity, Restarts, Verdict};
 use teamster_agents::supervisor::{self, Supervisor};
 use teamster_core::agent::{self, Agent, AgentId};
+use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
@@ -36,8 +40,9 @@ pub use self::live::Live;
 use crate::clock::Clock;
 use crate::config::{self, DataFiles};
 use crate::hub::Handle;
+use crate::prices::Prices;
 use crate::programs::Programs;
-use crate::settings::{Configuration, Mcp, Pool};
+use crate::settings::{self, Configuration, Mcp, Money, Pool};
 use crate::{secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
@@ -64,6 +69,8 @@ struct Shared {
     /// Agents must not find this: the operator's token is in it, and the log.
     data: PathBuf,
     programs: Programs,
+    prices: Prices,
+    park_ms: u64,
     search_path: Vec<PathBuf>,
     mcp: Mcp,
     supervisor: Supervisor,
@@ -118,6 +125,8 @@ impl Runner {
             url,
             data: data.directory().to_owned(),
             programs: configuration.settings.programs.clone(),
+            prices: configuration.settings.prices.clone(),
+            park_ms: u64::from(configuration.settings.pool.park_minutes.get()) * 60_000,
             search_path,
             mcp: configuration.settings.mcp.clone(),
             supervisor,
@@ -167,16 +176,12 @@ impl Runner {
     async fn admit(&mut self) -> Option<Timestamp> {
         self.note_failures();
         let now = self.shared.clock.now();
-        let spared_until = |failing: &Failing| Some(failing.not_before).filter(|at| *at > now);
-        let look_again = self.failing.values().filter_map(spared_until).min();
         loop {
+            let look_again = self.look_again(now);
             let state = self.shared.hub.state();
             if !self.has_room(&state) || self.shared.stop.is_cancelled() {
                 return look_again;
             }
-            let is_spared = |agent: &Arc<Agent>| {
-                self.failing.get(&program_of(&state, agent)).and_then(spared_until).is_some()
-            };
             // Where all places are taken by those that wait, only what they wait for may come in.
             let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
             let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some();
@@ -184,12 +189,28 @@ impl Runner {
                 .agents
                 .queued()
                 .filter(|agent| !crowded || is_awaited(agent))
-                .find(|agent| !is_spared(agent));
+                .find(|agent| self.spared_until(&state, agent, now).is_none());
             let Some(agent) = next else { return look_again };
             if !self.start(&agent.id).await {
                 return look_again;
             }
         }
+    }
+
+    /// Returns until when an agent is not to be started: its program fails, or its account has nothing left.
+    fn spared_until(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Timestamp> {
+        let role = state.roles.get(agent.role.as_str());
+        let failing = role.and_then(|role| self.failing.get(&role.program));
+        let account = role.and_then(|role| state.agents.account_parked_until(&role.account));
+        let failing = failing.map(|failing| failing.not_before);
+        [failing, account, agent.parked_until].into_iter().flatten().filter(|at| *at > now).max()
+    }
+
+    /// Returns when the first agent may be started that may not be started now.
+    fn look_again(&self, now: Timestamp) -> Option<Timestamp> {
+        let state = self.shared.hub.state();
+        let spared = |agent: &Arc<Agent>| self.spared_until(&state, agent, now);
+        state.agents.queued().filter_map(spared).min()
     }
 
     /// Those that only wait take no room among the running, but all take room among the living; unless nobody but waiters
@@ -325,8 +346,22 @@ impl Shared {
     }
 }
 
-fn program_of(state: &State, agent: &Agent) -> Arc<str> {
-    state.roles.get(agent.role.as_str()).map(|role| role.program.clone()).unwrap_or_default()
+/// Returns the rules as the core knows them.
+fn permissions(rules: &settings::Permissions) -> permission::Permissions {
+    let patterns = |rules: &[settings::Rule]| {
+        rules.iter().filter_map(|rule| Pattern::parse(rule.as_str()).ok()).collect()
+    };
+    permission::Permissions {
+        deny: patterns(&rules.deny),
+        ask: patterns(&rules.ask),
+        allow: patterns(&rules.allow),
+        otherwise: match rules.otherwise {
+            settings::Verdict::Allow => permission::Verdict::Allow,
+            settings::Verdict::Ask => permission::Verdict::Ask,
+            settings::Verdict::Deny => permission::Verdict::Deny,
+        },
+        ask_ms: u64::from(rules.ask_minutes.get()) * 60_000,
+    }
 }
 
 /// Returns the configured roles as the core knows them. One that cannot be used is left out and said so.
@@ -336,10 +371,17 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
     let convert = |role: &crate::roles::Role| -> Result<role::Role, String> {
         let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
         // One that is not installed keeps its name; whoever drafts it is told.
-        let program = match programs.choose(wanted.map(|name| name.as_str()), search_path) {
-            Ok((known, _)) => known.name.as_str().to_owned(),
-            Err(_) => wanted.map(|name| name.as_str()).unwrap_or_default().to_owned(),
-        };
+        let (program, account) =
+            match programs.choose(wanted.map(|name| name.as_str()), search_path) {
+                Ok((known, _)) => {
+                    let account = known.program.account.as_ref().unwrap_or(known.name);
+                    (known.name.as_str().to_owned(), account.as_str().into())
+                }
+                Err(_) => {
+                    let wanted = wanted.map(|name| name.as_str()).unwrap_or_default();
+                    (wanted.to_owned(), wanted.into())
+                }
+            };
         let limits = &role.limits;
         Ok(role::Role {
             name: RoleName::parse(role.name.as_str()).map_err(|error| error.to_string())?,
@@ -354,10 +396,14 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
                 total: limits.total.get(),
                 turns: limits.turns.get(),
                 wall_ms: u64::from(limits.wall_minutes.get()) * 60_000,
+                microdollars: limits.dollars.map(Money::micros),
+                tokens: limits.tokens.map(|tokens| u64::from(tokens.get())),
             },
             directory: role.cwd.as_ref().map(|cwd| cwd.to_string_lossy().as_ref().into()),
             stall_ms: u64::from(role.stall_s) * 1_000,
             prompt: role.prompt.as_str().into(),
+            permissions: permissions(&role.permissions),
+            account,
         })
     };
     let usable = configuration.roles.iter().filter_map(|role| {
@@ -368,4 +414,28 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
             .ok()
     });
     usable.collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use teamster_core::grant::Grants;
+    use teamster_core::role::{Limits, Role, RoleName};
+
+    /// A role of which nothing matters.
+    pub(crate) fn role() -> Role {
+        Role {
+            name: RoleName::parse("coder").unwrap(),
+            description: "".into(),
+            category: "coding".into(),
+            program: "scripted".into(),
+            model: None,
+            grants: Grants::default(),
+            limits: Limits::USUAL,
+            directory: None,
+            stall_ms: 1_000,
+            prompt: "".into(),
+            permissions: super::permission::Permissions::default(),
+            account: "".into(),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::agent::{self, Agent, NewAgent};
+use teamster_core::agent::{self, Agent, AskedLimits, NewAgent};
 use teamster_core::token::Token;
 use teamster_core::{Command, Event};
 use teamster_log::Conversation;
@@ -56,6 +56,8 @@ struct Draft {
     prompt: String,
     dossier: Option<String>,
     directory: Option<String>,
+    #[serde(default)]
+    limits: AskedLimits,
 }
 
 async fn draft(
@@ -63,9 +65,9 @@ async fn draft(
     Extension(token): Extension<Arc<Token>>,
     asked: Given<Draft>,
 ) -> Answer {
-    let Json(Draft { role, prompt, dossier, directory }) = asked?;
+    let Json(Draft { role, prompt, dossier, directory, limits }) = asked?;
     let default_directory = api.hub.directory();
-    let new = NewAgent { role, prompt, dossier, directory, default_directory };
+    let new = NewAgent { role, prompt, dossier, directory, default_directory, limits };
     let done = submit(&api, &token, Command::Agent(agent::Command::Draft(new))).await?;
     let drafted = done.events.iter().find_map(|event| match event {
         Event::Agent(agent::Event::Drafted { id, .. }) => done.state.agents.get(id.as_str()),

@@ -69,16 +69,16 @@ fn a_role_is_a_file_or_a_table() {
     check(
         &[("user/roles/api-dev.md", file), ("user/teamster.toml", table)],
         expect![[r#"
-        api-dev (conversational) from api-dev.md:1: "You look after the API.\n\n---\n\nAnd this too."
-          may use session agents:list_agents main
-          depth 3, turns 500, program goose, model large, cwd services/api
-        pm (conversational) from teamster.toml:5: "plan"
-          may use session yaks agents
-          depth 3, turns 200
-        quick (coding) from teamster.toml:1: "be quick"
-          may use session yaks agents:list_agents agents:list_tasks agents:get_task_context
-          depth 0, turns 200
-    "#]],
+            api-dev (conversational) from api-dev.md:1: "You look after the API.\n\n---\n\nAnd this too."
+              may use session agents:list_agents main
+              depth 3, turns 500, program goose, model large, cwd services/api
+            pm (conversational) from teamster.toml:5: "plan"
+              may use session yaks agents
+              depth 3, turns 200
+            quick (coding) from teamster.toml:1: "be quick"
+              may use session yaks agents:list_agents agents:list_tasks agents:get_task_context
+              depth 0, turns 200
+        "#]],
     );
 }
 
@@ -145,13 +145,13 @@ fn what_is_wrong_with_a_role_is_told_with_its_line() {
             user/roles/anchor.md:2: anchors, aliases and tags are not used here; the role anchor is left out
             user/roles/coder.md:3: this is not YAML: while parsing a node, did not find expected node content; the role coder is left out
             user/roles/fields.md:2: name: "other" is not used; the role is called fields
-            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `cwd`, `prompt`
+            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `cwd`, `prompt`
             user/roles/fields.md:4: roles.fields.category: there is no category cooking, so it is coding; there are coding, conversational, research
             user/roles/fields.md:5: roles.fields.program: there is no program "cline"; there are claude-agent-acp, codex-acp, gemini, goose, opencode, scripted
             user/roles/fields.md:6: model: invalid value: string "", expected one line of text, at most 1024 bytes long
             user/roles/fields.md:9: tools[1]: invalid value: string "no such word", expected full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`
             user/roles/fields.md:11: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16
-            user/roles/fields.md:12: limits.speed: unknown key `speed`, expected one of `depth`, `children`, `total`, `turns`, `wall_minutes`
+            user/roles/fields.md:12: limits.speed: unknown key `speed`, expected one of `depth`, `children`, `total`, `turns`, `wall_minutes`, `dollars`, `tokens`
             user/roles/fields.md:14: prompt: the prompt is what follows the front matter
             user/roles/no-end.md:1: a role's file starts with front matter between two lines `---`; the role no-end is left out
             user/roles/no-front.md:1: a role's file starts with front matter between two lines `---`; the role no-front is left out

@@ -10,7 +10,9 @@ use super::tree::{Node, Step, Value};
 const PROBLEMS_MAX: usize = 50;
 
 /// Lists of what is allowed. One that cannot be read allows nothing, rather than what is allowed where there is none.
-const ALLOWING: [&str; 2] = ["tools", "fullAccessCategories"];
+const ALLOWING: [&str; 3] = ["tools", "fullAccessCategories", "allow"];
+/// Rules that hold an agent back. One that cannot be read matches everything, rather than nothing.
+const HOLDING_BACK: [&str; 2] = ["ask", "deny"];
 
 /// Takes out of `tree` what is no part of a `T`, and returns the rest as one.
 pub(crate) fn sound<T: DeserializeOwned + Default>(
@@ -30,7 +32,18 @@ pub(crate) fn sound<T: DeserializeOwned + Default>(
         };
         problems.push(Problem::new(&node.at, format!("{}: {says}", error.path())));
         let is_list = matches!(node.value, Value::List(_));
+        let holds_back =
+            |key: &Step| matches!(key, Step::Key(key) if HOLDING_BACK.contains(&key.as_str()));
         match path.last() {
+            Some(Step::Index(_)) if path.iter().rev().nth(1).is_some_and(holds_back) => {
+                node.value = Value::Leaf("*".into());
+            }
+            Some(key) if holds_back(key) && !is_list => {
+                node.value = Value::List(vec![Node::leaf(node.at.clone(), "*")]);
+            }
+            Some(Step::Key(key)) if key == "otherwise" => {
+                node.value = Value::Leaf("ask".into());
+            }
             Some(Step::Key(key)) if ALLOWING.contains(&key.as_str()) && !is_list => {
                 node.value = Value::List(Vec::new());
             }

@@ -171,6 +171,7 @@ fn allowed(schema: &Json) -> String {
             choices.iter().filter_map(word).collect::<Vec<_>>().join(" or ")
         }
         (Some("integer"), _) => format!("{} to {}", schema["minimum"], schema["maximum"]),
+        (Some("number"), _) => format!("{} to {}", schema["minimum"], schema["maximum"]),
         (Some("array"), _) => "a list".into(),
         (Some("object"), _) => "a table".into(),
         (Some("boolean"), _) => "`true` or `false`".into(),

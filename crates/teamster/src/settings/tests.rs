@@ -68,8 +68,45 @@ fn without_files_there_is_what_is_built_in() {
         limits.wall_minutes = 240
         mcp.fullAccessCategories = ["conversational"]
         mcp.streamTimeout = 600000
+        permissions.allow = []
+        permissions.ask = []
+        permissions.ask_minutes = 60
+        permissions.deny = []
+        permissions.otherwise = "allow"
         pool.live = 16
+        pool.park_minutes = 30
         pool.running = 8
+        prices.claude-haiku-4-5.cached_read = 0.1
+        prices.claude-haiku-4-5.cached_write = 1.25
+        prices.claude-haiku-4-5.input = 1
+        prices.claude-haiku-4-5.output = 5
+        prices.claude-opus-4-1.cached_read = 1.5
+        prices.claude-opus-4-1.cached_write = 18.75
+        prices.claude-opus-4-1.input = 15
+        prices.claude-opus-4-1.output = 75
+        prices.claude-opus-4-5.cached_read = 0.5
+        prices.claude-opus-4-5.cached_write = 6.25
+        prices.claude-opus-4-5.input = 5
+        prices.claude-opus-4-5.output = 25
+        prices.claude-sonnet-4-5.cached_read = 0.3
+        prices.claude-sonnet-4-5.cached_write = 3.75
+        prices.claude-sonnet-4-5.input = 3
+        prices.claude-sonnet-4-5.output = 15
+        prices.gemini-2.5-flash.cached_read = 0.075
+        prices.gemini-2.5-flash.input = 0.3
+        prices.gemini-2.5-flash.output = 2.5
+        prices.gemini-2.5-pro.cached_read = 0.31
+        prices.gemini-2.5-pro.input = 1.25
+        prices.gemini-2.5-pro.output = 10
+        prices.gpt-5.cached_read = 0.125
+        prices.gpt-5.input = 1.25
+        prices.gpt-5.output = 10
+        prices.gpt-5-codex.cached_read = 0.125
+        prices.gpt-5-codex.input = 1.25
+        prices.gpt-5-codex.output = 10
+        prices.gpt-5-mini.cached_read = 0.025
+        prices.gpt-5-mini.input = 0.25
+        prices.gpt-5-mini.output = 2
     "#]]
     .assert_eq(&shown);
 }
@@ -152,19 +189,19 @@ limits = { turns = 10, depth = 99 }
     check(
         &[("user/teamster.toml", user)],
         expect![[r#"
-            user/teamster.toml:3: limits.dpeth: unknown key `dpeth`, expected one of `depth`, `children`, `total`, `turns`, `wall_minutes`
+            user/teamster.toml:3: limits.dpeth: unknown key `dpeth`, expected one of `depth`, `children`, `total`, `turns`, `wall_minutes`, `dollars`, `tokens`
             user/teamster.toml:4: limits.children: invalid type: string "many", expected a whole number from 0 to 1000
             user/teamster.toml:5: limits.turns: invalid value: integer `0`, expected a whole number from 1 to 100000
             user/teamster.toml:6: limits.total: invalid type: integer `-1`, expected a whole number from 0 to 1000000
-            user/teamster.toml:7: limits.wall_minutes: invalid type: string "1.5", expected a whole number from 1 to 43200
-            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `mcp`, `categories`, `programs`, `roles`
+            user/teamster.toml:7: limits.wall_minutes: invalid type: floating point `1.5`, expected a whole number from 1 to 43200
+            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
             user/teamster.toml:17: mcp.fullAccessCategories: invalid type: string "coding", expected a list
             user/teamster.toml:19: categories.Coding: invalid value: string "Coding", expected a name: at most 64 lower-case letters, digits and dashes, no dash at either end
             user/teamster.toml:27: programs.mine.ends: unknown word `politely`, expected `stdin` or `sigterm`
             user/teamster.toml:28: programs.mine.pass[1]: invalid value: string "not good", expected the name of an environment variable
             user/teamster.toml:30: programs.half: has no command; name what to start
             user/teamster.toml:33: programs.near: has a relative path as its command; write a name that is on the PATH, or an absolute path
-            user/teamster.toml:38: roles.fast.categroy: unknown key `categroy`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `cwd`, `prompt`
+            user/teamster.toml:38: roles.fast.categroy: unknown key `categroy`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `cwd`, `prompt`
             user/teamster.toml:40: roles.fast.limits.depth: invalid value: integer `99`, expected a whole number from 0 to 16
             categories.quick.stall_s = 5 # user/teamster.toml:23
             limits.depth = 1 # user/teamster.toml:8
@@ -247,8 +284,8 @@ fn variables_and_flags_are_checked_as_files_are() {
         &[],
         more,
         expect![[r#"
-            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `mcp`, `categories`, `programs`, `roles`
-            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `mcp`, `categories`, `programs`, `roles`
+            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
+            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
             --set limits: write KEY=VALUE, e.g. limits.depth=2
             --set limits.turns=x: limits.turns: invalid type: string "x", expected a whole number from 1 to 100000
             TEAMSTER_LIMITS_DEPTH: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16
@@ -274,9 +311,9 @@ fn what_the_user_sets_for_a_program_is_not_shown() {
     check(
         &[("user/teamster.toml", user)],
         expect![[r#"
-        programs.mine.command = "mine" # user/teamster.toml:2
-        programs.mine.set.KEY = "(not shown)" # user/teamster.toml:3
-    "#]],
+            programs.mine.command = "mine" # user/teamster.toml:2
+            programs.mine.set.KEY = "(not shown)" # user/teamster.toml:3
+        "#]],
     );
 }
 
@@ -286,14 +323,14 @@ fn a_file_that_cannot_be_read_is_told() {
     check(
         &[("user/teamster.toml", &large)],
         expect![[r#"
-        user/teamster.toml: is larger than 256 KB and is not used
-    "#]],
+            user/teamster.toml: is larger than 256 KB and is not used
+        "#]],
     );
     check(
         &[("user/teamster.toml/inside", "")],
         expect![[r#"
-        user/teamster.toml: is not a file
-    "#]],
+            user/teamster.toml: is not a file
+        "#]],
     );
 }
 

@@ -68,8 +68,11 @@ impl File<'_> {
                     Err(_) => integer.as_str().into(),
                 }
             }
-            // No setting is a fraction or a date; as text they are told to be the wrong type.
-            DeValue::Float(float) => float.as_str().into(),
+            DeValue::Float(float) => match float.as_str().replace('_', "").parse::<f64>() {
+                Ok(number) if number.is_finite() => number.into(),
+                _ => float.as_str().into(),
+            },
+            // No setting is a date; as text it is told to be the wrong type.
             DeValue::Datetime(time) => time.to_string().into(),
         };
         Node::leaf(self.at.line(line), leaf)

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use teamster_core::grant::Grant;
+use teamster_core::permission::Pattern;
 
 /// A whole number with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -161,6 +162,14 @@ text!(
     json_schema!({"type": "string", "examples": ["read-only", "session", "agents:list_agents"]})
 );
 
+text!(
+    /// What a rule about permissions matches.
+    Rule,
+    |text| Pattern::parse(text).is_ok(),
+    "a rule: TOOL or TOOL(TARGET), with * for anything, such as `execute(git *)`",
+    json_schema!({"type": "string", "examples": ["read", "mcp__github__*", "execute(git *)"]})
+);
+
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=64).contains(&text.len())
@@ -180,5 +189,74 @@ impl Name {
     pub(crate) fn known(name: &'static str) -> Self {
         debug_assert!(is_name(name), "{name} is no name");
         Self(name.to_owned())
+    }
+}
+
+/// An amount of US dollars, kept in millionths so that sums do not drift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Money(u64);
+
+impl Money {
+    const DOLLARS_MAX: f64 = 1_000_000.0;
+
+    /// Makes an amount of dollars, unless it is negative, too much, or none at all.
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is in the range that was checked"
+        )]
+        (0.0..=Self::DOLLARS_MAX).contains(&dollars).then(|| Self((dollars * 1e6).round() as u64))
+    }
+
+    pub const fn micros(self) -> u64 {
+        self.0
+    }
+}
+
+impl Serialize for Money {
+    #[expect(clippy::cast_precision_loss, reason = "the amounts are small enough")]
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0 as f64 / 1e6)
+    }
+}
+
+impl<'de> Deserialize<'de> for Money {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Dollars;
+
+        impl Visitor<'_> for Dollars {
+            type Value = Money;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an amount of dollars from 0 to 1000000")
+            }
+
+            fn visit_f64<E: Error>(self, dollars: f64) -> Result<Money, E> {
+                Money::from_dollars(dollars)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(dollars), &self))
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "amounts that large are refused")]
+            fn visit_u64<E: Error>(self, dollars: u64) -> Result<Money, E> {
+                self.visit_f64(dollars as f64)
+            }
+        }
+
+        deserializer.deserialize_f64(Dollars)
+    }
+}
+
+impl JsonSchema for Money {
+    fn schema_name() -> Cow<'static, str> {
+        "Money".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "minimum": 0, "maximum": 1_000_000})
     }
 }

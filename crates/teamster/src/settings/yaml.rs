@@ -112,9 +112,11 @@ fn scalar(text: &str, style: ScalarStyle) -> Json {
     match (style, text) {
         (ScalarStyle::Plain, "true") => true.into(),
         (ScalarStyle::Plain, "false") => false.into(),
-        (ScalarStyle::Plain, text) => match text.parse::<i64>() {
-            Ok(number) => number.into(),
-            Err(_) => text.into(),
+        (ScalarStyle::Plain, text) => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(number), _) => number.into(),
+            // `inf` and `nan` are words here.
+            (_, Ok(number)) if text.starts_with(|c: char| c.is_ascii_digit()) => number.into(),
+            _ => text.into(),
         },
         (_, text) => text.into(),
     }

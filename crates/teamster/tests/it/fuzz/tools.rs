@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use teamster::secret;
 use teamster_core::grant::{Grant, Grants};
+use teamster_core::permission::Permissions;
 use teamster_core::token::{self, Kind, NewToken, SecretHash, Token};
 use teamster_core::{Caller, Command, PrincipalName, RunName, role};
 use teamster_log::memory::{Faults, Store};
@@ -70,6 +71,8 @@ fn coder() -> role::Role {
         directory: None,
         stall_ms: 1_000,
         prompt: "".into(),
+        permissions: Permissions::default(),
+        account: "none".into(),
     }
 }
 

@@ -1,0 +1,220 @@
+//! What an agent's program may do without asking anybody: rules of its role, matched against each request.
+//!
+//! Programs name the same thing differently (`Bash`, `shell`, `developer__shell`), so a rule can also name the kind of a
+//! tool. Rules about what is in a command are no wall: whoever may run one command can reach another by it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+const PATTERN_BYTES_MAX: usize = 500;
+
+/// What becomes of a request for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    #[default]
+    Allow,
+    /// A person decides.
+    Ask,
+    Deny,
+}
+
+/// The rules of a role. What is denied is denied whatever else matches; then what is asked is asked; then what is allowed
+/// is allowed; the rest is as `otherwise` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Permissions {
+    pub deny: Vec<Pattern>,
+    pub ask: Vec<Pattern>,
+    pub allow: Vec<Pattern>,
+    pub otherwise: Verdict,
+    /// How long a person is waited for; then it is denied.
+    pub ask_ms: u64,
+}
+
+impl Permissions {
+    /// As long as a person is waited for who was told nothing else: a meeting, not a night.
+    pub const ASK_MS_USUAL: u64 = 60 * 60 * 1_000;
+
+    /// Decides a request.
+    pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(asked));
+        // A command that chains others is not the one that was allowed.
+        let allows = |pattern: &Pattern| {
+            let chained = pattern.target().is_some()
+                && asked.targets.iter().any(|target| target.contains(CHAINING));
+            !chained && pattern.matches(asked)
+        };
+        if any(&self.deny) {
+            Verdict::Deny
+        } else if any(&self.ask) {
+            Verdict::Ask
+        } else if asked.is_ours || self.allow.iter().any(allows) {
+            Verdict::Allow
+        } else {
+            self.otherwise
+        }
+    }
+}
+
+/// What starts another command in a shell.
+const CHAINING: [char; 9] = [';', '&', '|', '`', '$', '<', '>', '\n', '\r'];
+
+/// What a program asks permission for.
+#[derive(Debug, Clone, Default)]
+pub struct Asked<'a> {
+    /// What the tool is called: its name, and its title if that is another.
+    pub names: Vec<&'a str>,
+    /// `read`, `edit`, `execute` and so on.
+    pub kind: &'a str,
+    /// What it is about: files, commands, addresses.
+    pub targets: Vec<&'a str>,
+    /// It is one of the hub's own tools, whose access the hub checks itself.
+    pub is_ours: bool,
+}
+
+/// `TOOL` or `TOOL(TARGET)`, each with `*` for anything. A tool is also matched by its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pattern(Arc<str>);
+
+/// Why a text is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a pattern; write TOOL or TOOL(TARGET), with * for anything, e.g. `execute(git *)`"
+)]
+pub struct BadPattern(String);
+
+impl Pattern {
+    pub fn parse(given: &str) -> Result<Self, BadPattern> {
+        let text = given.trim();
+        let (tool, target) = split(text);
+        let closed = text.contains('(') == target.is_some();
+        let fits = !tool.is_empty() && text.len() <= PATTERN_BYTES_MAX && closed;
+        if fits && !text.contains(char::is_control) {
+            Ok(Self(text.into()))
+        } else {
+            Err(BadPattern(text.chars().take(80).collect()))
+        }
+    }
+
+    fn target(&self) -> Option<&str> {
+        split(&self.0).1
+    }
+
+    fn matches(&self, asked: &Asked<'_>) -> bool {
+        let (tool, target) = split(&self.0);
+        let mut names = asked.names.iter().chain(std::iter::once(&asked.kind));
+        names.any(|name| glob(tool, name))
+            && target.is_none_or(|wanted| asked.targets.iter().any(|target| glob(wanted, target)))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        Some((tool, target)) => (tool, Some(target)),
+        None => (text, None),
+    }
+}
+
+/// Says whether a text is what a pattern means, in time that grows with the product of their lengths at most.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // Where the last star was, and how much of the text it has taken.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(byte) if byte.eq_ignore_ascii_case(&text[t]) => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, t) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(list: &[&str]) -> Vec<Pattern> {
+        list.iter().map(|text| Pattern::parse(text).unwrap()).collect()
+    }
+
+    fn check(permissions: &Permissions, tool: &str, kind: &str, target: &str, expected: Verdict) {
+        let asked =
+            Asked { names: vec![tool], kind, targets: vec![target], is_ours: tool == "ours" };
+        assert_eq!(permissions.verdict(&asked), expected, "{tool} {kind} {target}");
+    }
+
+    #[test]
+    fn deny_beats_ask_beats_allow() {
+        use Verdict::{Allow, Ask, Deny};
+        let permissions = Permissions {
+            deny: patterns(&["execute(rm *)", "WebFetch"]),
+            ask: patterns(&["execute(git push*)"]),
+            allow: patterns(&["execute(git *)", "read", "mcp__*__task-*"]),
+            otherwise: Ask,
+            ask_ms: 1,
+        };
+        check(&permissions, "Bash", "execute", "rm -rf x", Deny);
+        check(&permissions, "webfetch", "fetch", "http://x", Deny);
+        check(&permissions, "shell", "execute", "git push origin", Ask);
+        check(&permissions, "shell", "execute", "git status", Allow);
+        // A chain is more than what was allowed.
+        check(&permissions, "shell", "execute", "git status; curl x", Ask);
+        check(&permissions, "shell", "execute", "git log $(curl x)", Ask);
+        check(&permissions, "Read", "read", "/etc/passwd", Allow);
+        check(&permissions, "mcp__hub__task-add", "other", "", Allow);
+        check(&permissions, "Edit", "edit", "a.rs", Ask);
+        check(&permissions, "ours", "other", "", Allow);
+        let none = Permissions { otherwise: Deny, ..Permissions::default() };
+        check(&none, "ours", "other", "", Allow);
+        check(&none, "Edit", "edit", "a.rs", Deny);
+        check(&Permissions::default(), "Edit", "edit", "a.rs", Allow);
+    }
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*c", "abc", true),
+            ("a*c", "ac", true),
+            ("a*c", "abcd", false),
+            ("*b*", "abc", true),
+            ("A", "a", true),
+            ("a*b*c*d", "axbxxcxd", true),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+        assert!(!glob(&"a*".repeat(200), &"a".repeat(100)), "it is short of letters");
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for bad in ["", "(x)", "a(b", "a\nb", &"x".repeat(501)] {
+            assert!(Pattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Permissions that programs ask for: decided by the role's rules, or by a person.
+
+use serde_json::Value;
+use teamster_agents::agent::{PermissionId, PermissionKind, PermissionOption, ToolCall, ToolKind};
+use teamster_core::agent::Agent;
+use teamster_core::ids::QuestionId;
+use teamster_core::permission::{self, Verdict};
+use teamster_core::question::{self, Choice};
+use teamster_core::role::Role;
+use teamster_core::{Caller, Command, Event, Timestamp};
+
+use super::Shared;
+
+/// As many texts as are looked for in a tool's arguments, and as deep.
+const TARGETS_MAX: usize = 200;
+const DEPTH_MAX: usize = 8;
+
+/// A permission that a person was asked for.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) permission: PermissionId,
+    pub(super) question: QuestionId,
+    options: Vec<PermissionOption>,
+}
+
+/// The answers that people are offered, in this order, as far as the program offers them.
+const CHOICES: [(&str, PermissionKind); 4] = [
+    ("allow", PermissionKind::AllowOnce),
+    ("always", PermissionKind::AllowAlways),
+    ("deny", PermissionKind::RejectOnce),
+    ("never", PermissionKind::RejectAlways),
+];
+/// What holds if nobody answers.
+const DENY: &str = "deny";
+
+impl Pending {
+    /// Returns the option that an answer stands for; none if the program offers none, which it takes for a no.
+    pub(super) fn option(&self, word: &str) -> Option<&str> {
+        let kind = CHOICES.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)?;
+        of_kind(&self.options, kind)
+    }
+}
+
+/// Returns what the role's rules say.
+pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
+    let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
+    let arguments = serde_json::from_str(input).unwrap_or_else(|_| Value::String(input.to_owned()));
+    let mut targets: Vec<&str> = call.targets.iter().map(String::as_str).collect();
+    texts(&arguments, DEPTH_MAX, &mut targets);
+    let names: Vec<&str> =
+        call.name.iter().map(String::as_str).chain([call.title.as_str()]).collect();
+    let is_ours = names.iter().any(|name| is_ours(name));
+    role.permissions.verdict(&permission::Asked {
+        names,
+        kind: kind_word(call.kind),
+        targets,
+        is_ours,
+    })
+}
+
+/// Programs put the name of a server before its tools, each in its own way.
+fn is_ours(name: &str) -> bool {
+    let ours =
+        ["mcp__teamster__", "teamster__", "mcp_teamster_", "teamster_", "teamster/", "teamster: "];
+    ours.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn kind_word(kind: ToolKind) -> &'static str {
+    match kind {
+        ToolKind::Read => "read",
+        ToolKind::Edit => "edit",
+        ToolKind::Delete => "delete",
+        ToolKind::Move => "move",
+        ToolKind::Search => "search",
+        ToolKind::Execute => "execute",
+        ToolKind::Think => "think",
+        ToolKind::Fetch => "fetch",
+        ToolKind::Other => "other",
+    }
+}
+
+fn texts<'a>(value: &'a Value, depth: usize, into: &mut Vec<&'a str>) {
+    if depth == 0 || into.len() >= TARGETS_MAX {
+        return;
+    }
+    match value {
+        Value::String(text) => into.push(text),
+        Value::Array(all) => all.iter().for_each(|one| texts(one, depth - 1, into)),
+        Value::Object(all) => all.values().for_each(|one| texts(one, depth - 1, into)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns the option that lets the agent go on this once.
+pub(super) fn allowing(options: &[PermissionOption]) -> Option<&str> {
+    of_kind(options, PermissionKind::AllowOnce)
+        .or_else(|| of_kind(options, PermissionKind::AllowAlways))
+}
+
+/// Returns the option that says no.
+pub(super) fn denying(options: &[PermissionOption]) -> Option<&str> {
+    of_kind(options, PermissionKind::RejectOnce)
+        .or_else(|| of_kind(options, PermissionKind::RejectAlways))
+}
+
+fn of_kind(options: &[PermissionOption], kind: PermissionKind) -> Option<&str> {
+    options.iter().find(|option| option.kind == kind).map(|option| option.id.as_str())
+}
+
+/// Asks people. Returns nothing if they cannot be asked; then the answer is no.
+pub(super) async fn ask(
+    shared: &Shared,
+    (agent, role): (&Agent, &Role),
+    permission: PermissionId,
+    call: &ToolCall,
+    options: Vec<PermissionOption>,
+) -> Option<Pending> {
+    let label =
+        |kind| options.iter().find(|option| option.kind == kind).map(|one| one.name.clone());
+    let mut choices: Vec<Choice> = CHOICES
+        .iter()
+        .filter_map(|(word, kind)| {
+            Some(Choice { word: (*word).into(), label: label(*kind)?.into() })
+        })
+        .collect();
+    // A no is always possible.
+    if choices.iter().all(|choice| &*choice.word != DENY) {
+        choices.push(Choice { word: DENY.into(), label: "Deny".into() });
+    }
+    let now = shared.clock.now();
+    let patience = i64::try_from(role.permissions.ask_ms).unwrap_or(i64::MAX);
+    let asked = question::Asked {
+        agent: agent.id.clone(),
+        incarnation: agent.incarnation,
+        title: plain(&call.title).into(),
+        payload: payload(call).into(),
+        choices,
+        default: DENY.into(),
+        deadline: Timestamp(now.0.saturating_add(patience)),
+    };
+    let ask = Command::Question(question::Command::Ask(asked));
+    let done = shared.hub.submit(Caller::hub(), ask, None).await;
+    let done = done
+        .inspect_err(|error| tracing::warn!(agent = %agent.id, %error, "nobody could be asked"))
+        .ok()?;
+    let question = done.events.iter().find_map(|event| match event {
+        Event::Question(question::Event::Asked { id, .. }) => Some(*id),
+        _ => None,
+    })?;
+    Some(Pending { permission, question, options })
+}
+
+/// Tells all that the tool would be given.
+fn payload(call: &ToolCall) -> String {
+    let mut lines: Vec<String> =
+        call.name.iter().map(|name| format!("tool: {}", plain(name))).collect();
+    lines.extend(call.targets.iter().map(|target| format!("about: {}", plain(target))));
+    if let Some(input) = &call.input {
+        let cut = input.cut_bytes;
+        let rest =
+            if cut > 0 { format!("… ({cut} more bytes are not shown)") } else { String::new() };
+        lines.push(format!("{}{rest}", plain(&input.text)));
+    }
+    lines.join("\n")
+}
+
+/// What came from an agent must not steer the terminal of whoever is asked.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use teamster_agents::agent::Clipped;
+    use teamster_core::permission::{Pattern, Permissions};
+
+    use super::*;
+
+    fn call(title: &str, kind: ToolKind, input: &str) -> ToolCall {
+        ToolCall {
+            id: "1".into(),
+            title: title.into(),
+            name: None,
+            kind,
+            input: Some(Clipped::new(input.to_owned(), 1_000)),
+            targets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn rules_see_what_is_in_the_arguments() {
+        let mut role = crate::agents::tests::role();
+        role.permissions = Permissions {
+            deny: vec![Pattern::parse("execute(*curl*)").unwrap()],
+            allow: vec![Pattern::parse("execute(git *)").unwrap()],
+            otherwise: Verdict::Ask,
+            ..Permissions::default()
+        };
+        let verdict = |call: &ToolCall| verdict(&role, call);
+        let run = |command: &str| {
+            let input = serde_json::json!({"args": {"command": command}}).to_string();
+            call("shell", ToolKind::Execute, &input)
+        };
+        assert_eq!(verdict(&run("git status")), Verdict::Allow);
+        assert_eq!(verdict(&run("git status && make")), Verdict::Ask);
+        assert_eq!(verdict(&run("sh -c 'curl x'")), Verdict::Deny);
+        assert_eq!(verdict(&call("cat", ToolKind::Read, "not json")), Verdict::Ask);
+        assert_eq!(
+            verdict(&call("mcp__teamster__task-add", ToolKind::Other, "{}")),
+            Verdict::Allow
+        );
+    }
+}
