@@ -298,11 +298,13 @@ pub struct Begin {
     pub model: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resume {
     pub session: String,
     /// A session that cannot be resumed becomes a new one, instead of a failure.
     pub or_new: bool,
+    /// What the session is known to have cost so far, in millionths of a dollar.
+    pub spent_micros: u64,
 }
 
 /// An MCP server that the agent shall use, over HTTP.

@@ -198,8 +198,8 @@ pub struct Agent {
     pub started_at: Option<Timestamp>,
     /// When its time is over, and that of all below it.
     pub deadline: Option<Timestamp>,
-    /// Its account has nothing left until then.
-    pub parked_until: Option<Timestamp>,
+    /// This account of its has nothing left until then.
+    pub parked: Option<Parked>,
     pub n_parks: u32,
     /// Up to here, time that somebody at or below it was parked has been added to its deadline.
     pub stands_still_until: Timestamp,
@@ -216,6 +216,13 @@ pub struct Agent {
     pub ending_why: Option<Why>,
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
+}
+
+/// Where an agent waits, and how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    pub account: Arc<str>,
+    pub until: Timestamp,
 }
 
 impl Agent {
@@ -284,10 +291,10 @@ pub enum Command {
     },
     /// Takes in an agent that a person runs.
     Adopt(Adoption),
-    /// Has the hub go on with an adopted agent's conversation.
+    /// Has the hub go on with an adopted agent's conversation, or with all of an account that was parked, at once.
     Resume {
         which: String,
-        prompt: String,
+        prompt: Option<String>,
     },
     /// Gives a queued agent a token with this secret; its process is started next.
     Admit {
@@ -351,6 +358,7 @@ pub enum Event {
     Parked { id: AgentId, account: Arc<str>, until: Timestamp, why: Arc<str> },
     Adopted { id: AgentId, number: u32, draft: Draft, token: TokenId, session: Option<Arc<str>> },
     Resumed { id: AgentId, prompt: Arc<str> },
+    Unparked { id: AgentId, account: Arc<str> },
     Interrupted { id: AgentId, why: Arc<str> },
     KillAsked { id: AgentId, why: Why },
     Ended { id: AgentId, outcome: Outcome },
@@ -408,7 +416,7 @@ pub enum Refusal {
     TokensSpent { who: String, limit: u64 },
     #[error("only a person can say that an agent is theirs")]
     OperatorsOnly,
-    #[error("{0} was not adopted with a session that its program can go on with")]
+    #[error("{0} is neither parked nor adopted with a session that its program can go on with")]
     NotResumable(AgentId),
     #[error(
         "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
@@ -754,7 +762,7 @@ impl Agents {
             return Ok(self.kill(&agent.id, &Why::Killed));
         }
         if let Command::Resume { which, prompt } = command {
-            return self.resume(which, prompt, cx);
+            return self.resume(which, prompt.as_deref(), cx);
         }
         if cx.caller.kind != Kind::Hub {
             return Err(Refusal::HubOnly);
@@ -842,15 +850,23 @@ impl Agents {
     }
 
     /// Has the hub go on with what a person began.
-    fn resume(&self, which: &str, prompt: &str, cx: &Context) -> Result<Vec<Event>, Refusal> {
+    fn resume(
+        &self,
+        which: &str,
+        prompt: Option<&str>,
+        cx: &Context,
+    ) -> Result<Vec<Event>, Refusal> {
         if cx.caller.kind != Kind::Operator {
             return Err(Refusal::OperatorsOnly);
         }
         let agent = self.visible(which, &cx.caller)?;
+        if let Some(Parked { account, .. }) = &agent.parked {
+            return Ok(vec![Event::Unparked { id: agent.id.clone(), account: account.clone() }]);
+        }
         if agent.phase != Phase::Adopted || agent.session.is_none() {
             return Err(Refusal::NotResumable(agent.id.clone()));
         }
-        let prompt = text::long("prompt", prompt, PROMPT_BYTES_MAX)?;
+        let prompt = text::long("prompt", prompt.unwrap_or("Go on."), PROMPT_BYTES_MAX)?;
         Ok(vec![Event::Resumed { id: agent.id.clone(), prompt }])
     }
 
@@ -915,11 +931,12 @@ impl Agents {
                 self.change_with_above(id, |agent| agent.spent.add(used));
             }
             Event::Parked { id, account, until, .. } => self.park(id, account, *until, record.at),
+            Event::Unparked { account, .. } => self.unpark(account),
             Event::Admitted { id, token } => self.change(id, |agent| {
                 agent.phase = Phase::Running;
                 agent.incarnation += 1;
                 agent.token = Some(*token);
-                agent.parked_until = None;
+                agent.parked = None;
                 let started_at = *agent.started_at.get_or_insert(record.at);
                 let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
                 // One that was parked has its deadline, which has moved.
@@ -964,7 +981,7 @@ impl Agents {
             session: None,
             started_at: None,
             deadline: None,
-            parked_until: None,
+            parked: None,
             n_parks: 0,
             stands_still_until: Timestamp::default(),
             used: Spent::default(),
@@ -1022,12 +1039,22 @@ impl Agents {
         self.change(id, |agent| {
             agent.phase = Phase::Queued;
             agent.token = None;
-            agent.parked_until = Some(until);
+            agent.parked = Some(Parked { account: account.clone(), until });
             agent.n_parks += 1;
         });
         let parked = self.accounts.iter().filter(|(_, at)| **at > now);
         self.accounts = parked.map(|(account, at)| (account.clone(), *at)).collect();
         self.accounts.insert(account.clone(), until);
+    }
+
+    /// Lets all of an account go on at once.
+    fn unpark(&mut self, account: &Arc<str>) {
+        self.accounts.remove(account);
+        let is_parked =
+            |agent: &&Arc<Agent>| agent.parked.as_ref().is_some_and(|at| at.account == *account);
+        let parked: Vec<AgentId> =
+            self.queued().filter(is_parked).map(|agent| agent.id.clone()).collect();
+        parked.iter().for_each(|id| self.change(id, |agent| agent.parked = None));
     }
 
     fn change_with_above(&mut self, id: &AgentId, change: impl Fn(&mut Agent)) {
@@ -1142,6 +1169,7 @@ impl Event {
             | Self::Parked { id, .. }
             | Self::Adopted { id, .. }
             | Self::Resumed { id, .. }
+            | Self::Unparked { id, .. }
             | Self::Interrupted { id, .. }
             | Self::KillAsked { id, .. }
             | Self::Ended { id, .. }
@@ -1166,6 +1194,7 @@ impl Event {
             | Self::Begun { .. }
             | Self::TurnBegun { .. }
             | Self::Spent { .. }
+            | Self::Unparked { .. }
             | Self::KillAsked { .. } => 0,
         }
     }
@@ -1181,6 +1210,7 @@ impl Event {
             | Self::TurnBegun { .. }
             | Self::Spent { .. }
             | Self::Parked { .. }
+            | Self::Unparked { .. }
             | Self::Interrupted { .. }
             | Self::KillAsked { .. }
             | Self::Ended { .. } => Fate::Kept,
@@ -1209,6 +1239,9 @@ impl Event {
             ),
             Self::Adopted { id, draft, .. } => {
                 Summary::new("add", format!("agent {id} adopted in {}", draft.directory))
+            }
+            Self::Unparked { account, .. } => {
+                Summary::new("take", format!("agents of {account} are parked no longer"))
             }
             Self::Resumed { id, .. } => {
                 Summary::new("take", format!("agent {id} is the hub's to go on with"))

@@ -40,11 +40,15 @@ impl Permissions {
     /// Decides a request.
     pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(asked));
-        // A command that chains others is not the one that was allowed.
-        let allows = |pattern: &Pattern| {
-            let chained = pattern.target().is_some()
-                && asked.targets.iter().any(|target| target.contains(CHAINING));
-            !chained && pattern.matches(asked)
+        // What is allowed is allowed for all that it is about, and a command that chains others is not the one that was meant.
+        let allows = |pattern: &Pattern| match pattern.target() {
+            None => pattern.matches(asked),
+            Some(wanted) => {
+                let is_meant = |target: &&str| glob(wanted, target) && !target.contains(CHAINING);
+                pattern.matches_tool(asked)
+                    && !asked.targets.is_empty()
+                    && asked.targets.iter().all(is_meant)
+            }
         };
         if any(&self.deny) {
             Verdict::Deny
@@ -64,12 +68,14 @@ const CHAINING: [char; 9] = [';', '&', '|', '`', '$', '<', '>', '\n', '\r'];
 /// What a program asks permission for.
 #[derive(Debug, Clone, Default)]
 pub struct Asked<'a> {
-    /// What the tool is called: its name, and its title if that is another.
-    pub names: Vec<&'a str>,
+    /// What the tool is called.
+    pub name: &'a str,
     /// `read`, `edit`, `execute` and so on.
     pub kind: &'a str,
-    /// What it is about: files, commands, addresses.
+    /// What it is about: files, commands, addresses. A rule that allows must mean all of it.
     pub targets: Vec<&'a str>,
+    /// All texts in its arguments. For a rule that holds back, one of them is enough.
+    pub texts: Vec<&'a str>,
     /// It is one of the hub's own tools, whose access the hub checks itself.
     pub is_ours: bool,
 }
@@ -104,10 +110,14 @@ impl Pattern {
     }
 
     fn matches(&self, asked: &Asked<'_>) -> bool {
-        let (tool, target) = split(&self.0);
-        let mut names = asked.names.iter().chain(std::iter::once(&asked.kind));
-        names.any(|name| glob(tool, name))
-            && target.is_none_or(|wanted| asked.targets.iter().any(|target| glob(wanted, target)))
+        let mut all = asked.targets.iter().chain(&asked.texts);
+        let any = |wanted: &str| all.any(|text| glob(wanted, text));
+        self.matches_tool(asked) && self.target().is_none_or(any)
+    }
+
+    fn matches_tool(&self, asked: &Asked<'_>) -> bool {
+        let (tool, _) = split(&self.0);
+        glob(tool, asked.name) || glob(tool, asked.kind)
     }
 }
 
@@ -161,8 +171,13 @@ mod tests {
     }
 
     fn check(permissions: &Permissions, tool: &str, kind: &str, target: &str, expected: Verdict) {
-        let asked =
-            Asked { names: vec![tool], kind, targets: vec![target], is_ours: tool == "ours" };
+        let asked = Asked {
+            name: tool,
+            kind,
+            targets: vec![target],
+            texts: vec!["a remark"],
+            is_ours: tool == "ours",
+        };
         assert_eq!(permissions.verdict(&asked), expected, "{tool} {kind} {target}");
     }
 

@@ -61,6 +61,18 @@ impl Spent {
             .fold(0, u64::saturating_add)
     }
 
+    /// Adds what others used.
+    pub fn add_all(&mut self, other: &Self) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.input, other.input);
+        add(&mut self.output, other.output);
+        add(&mut self.cached_read, other.cached_read);
+        add(&mut self.cached_write, other.cached_write);
+        add(&mut self.microdollars, other.microdollars);
+        self.n_priced = self.n_priced.saturating_add(other.n_priced);
+        self.n_unpriced = self.n_unpriced.saturating_add(other.n_unpriced);
+    }
+
     pub(crate) fn add(&mut self, used: &Used) {
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         add(&mut self.input, used.input);

@@ -241,6 +241,7 @@ impl State {
                 | agent::Event::TurnBegun { .. }
                 | agent::Event::Spent { .. }
                 | agent::Event::Adopted { .. }
+                | agent::Event::Unparked { .. }
                 | agent::Event::KillAsked { .. }
                 | agent::Event::Warned { .. } => None,
             };

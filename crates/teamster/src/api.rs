@@ -1,6 +1,7 @@
 //! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only.
 
 mod agents;
+mod questions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/yaks/{id}/labels", post(label_yak))
         .route("/api/stop", post(stop))
         .merge(agents::routes())
+        .merge(questions::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .with_state(api)
@@ -148,12 +150,24 @@ async fn status(State(api): State<Api>) -> Json<Value> {
     });
     let yaks = yak::Status::ALL
         .map(|status| (status.as_str().to_owned(), json!(state.yaks.count(status))));
+    let parked = state.agents.queued().filter(|agent| agent.parked.is_some());
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
         "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
-        "agents": {"active": state.agents.active().count(), "queued": state.agents.queued().count()},
+        "agents": {
+            "active": state.agents.active().count(), "queued": state.agents.queued().count(),
+            "adopted": state.agents.adopted().count(), "parked": parked.count(),
+        },
+        "questions": state.questions.n_open(), "used": used(&state),
         "waiting": api.hub.n_waiting(),
     }))
+}
+
+/// What the agents at hand have used, in all.
+fn used(state: &teamster_core::State) -> teamster_core::spending::Spent {
+    let mut sum = teamster_core::spending::Spent::default();
+    state.agents.iter().for_each(|agent| sum.add_all(&agent.used));
+    sum
 }
 
 async fn tokens(State(api): State<Api>) -> Json<Value> {

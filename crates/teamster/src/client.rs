@@ -267,3 +267,18 @@ pub fn read_token(path: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("cannot read the token in {}", path.display()))?;
     Ok(secret.trim().to_owned())
 }
+
+/// Writes what a person typed so that it is one step of a path, whatever it is.
+pub fn in_path(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut path = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => path.push(byte.into()),
+            _ => {
+                let _ = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+    path
+}

@@ -243,7 +243,12 @@ impl Acp {
             session_id: Option<String>,
         }
         let opened: Option<Opened> = serde_json::from_str(result).ok();
-        let asked = self.begin.resume.take().map(|resume| resume.session);
+        let resume = self.begin.resume.take();
+        // A program that does not tell again what the session had cost is known to go on counting from there.
+        if let Some(resume) = resume.as_ref().filter(|_| resumed && self.cost_before_micros == 0) {
+            self.cost_before_micros = resume.spent_micros;
+        }
+        let asked = resume.map(|resume| resume.session);
         // The answer to session/load need not name the session, nor say anything at all.
         let session = opened.and_then(|opened| opened.session_id).or(asked);
         match session {
@@ -357,6 +362,10 @@ impl Acp {
 
     fn used(&mut self, update: UsageUpdate, out: &mut Out) {
         let UsageUpdate { used, size, cost, .. } = update;
+        // One that counts less than before has begun anew.
+        if cost.as_ref().is_some_and(|cost| micros(cost.amount) < self.cost_before_micros) {
+            self.cost_before_micros = 0;
+        }
         let cost = cost.filter(|cost| cost.amount >= 0.0).map(|cost| Cost {
             micros: micros(cost.amount).saturating_sub(self.cost_before_micros),
             currency: clipped(cost.currency, LABEL_BYTES_MAX),

@@ -143,7 +143,7 @@ fn begin(rest: &str) -> Begin {
         match word {
             "resume" => {
                 let session = words.next().unwrap().to_owned();
-                begin.resume = Some(Resume { session, or_new: false });
+                begin.resume = Some(Resume { session, ..Resume::default() });
             }
             "or-new" => begin.resume.as_mut().unwrap().or_new = true,
             "model" => begin.model = Some(words.next().unwrap().to_owned()),

@@ -616,7 +616,10 @@ fn a_usage_limit_parks_and_the_time_does_not_count() {
     let after = (deadline(&given, "lead-1"), deadline(&given, "coder-2"));
     assert_eq!((after.0 - before.0, after.1 - before.1), (5_000_000 - now, 5_000_000 - now));
     let parked = given.state.agents.get("coder-2").unwrap();
-    assert_eq!((parked.phase, parked.parked_until), (Phase::Queued, Some(Timestamp(5_000_000))));
+    assert_eq!(
+        (parked.phase, parked.parked.as_ref().map(|at| at.until)),
+        (Phase::Queued, Some(Timestamp(5_000_000)))
+    );
     assert_eq!(parked.n_interruptions, 0, "it is nobody's fault");
     let account = given.state.agents.account_parked_until("goose");
     assert_eq!(account, Some(Timestamp(5_000_000)));
@@ -638,7 +641,8 @@ fn a_person_gives_an_agent_and_takes_it_back() {
             secret: SecretHash([77; 32]),
         }))
     };
-    let resume = Any::Agent(Command::Resume { which: "lead-1".into(), prompt: "go on".into() });
+    let resume =
+        Any::Agent(Command::Resume { which: "lead-1".into(), prompt: Some("go on".into()) });
     let start = vec![roles(), ("hub", create)];
     check(
         start.clone(),
@@ -679,7 +683,9 @@ fn a_person_gives_an_agent_and_takes_it_back() {
         [start, vec![("eve", adopt(None))]].concat(),
         "eve",
         resume.clone(),
-        expect!["refused: lead-1 was not adopted with a session that its program can go on with"],
+        expect![
+            "refused: lead-1 is neither parked nor adopted with a session that its program can go on with"
+        ],
     );
     check(
         [adopted, vec![("eve", resume)]].concat(),

@@ -203,7 +203,7 @@ impl Tool for ListAgents {
     async fn call(cx: &Call<'_>, args: ListAgentsArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
         let start = start_of(args.cursor.as_deref())?;
-        let live = state.agents.active().chain(state.agents.queued());
+        let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
         let visible = live.filter(|agent| state.agents.is_visible(agent, cx.caller()));
         let entries = visible.skip(start).map(|agent| {
             json!({

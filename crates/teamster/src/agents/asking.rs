@@ -12,7 +12,7 @@ use teamster_core::{Caller, Command, Event, Timestamp};
 use super::Shared;
 
 /// As many texts as are looked for in a tool's arguments, and as deep.
-const TARGETS_MAX: usize = 200;
+const TEXTS_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 8;
 
 /// A permission that a person was asked for.
@@ -45,16 +45,20 @@ impl Pending {
 pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
     let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
     let arguments = serde_json::from_str(input).unwrap_or_else(|_| Value::String(input.to_owned()));
-    let mut targets: Vec<&str> = call.targets.iter().map(String::as_str).collect();
-    texts(&arguments, DEPTH_MAX, &mut targets);
-    let names: Vec<&str> =
-        call.name.iter().map(String::as_str).chain([call.title.as_str()]).collect();
-    let is_ours = names.iter().any(|name| is_ours(name));
+    let mut all = Vec::new();
+    texts(&arguments, DEPTH_MAX, false, &mut all);
+    let named = all.iter().any(|(_, is_target)| *is_target);
+    let of_input = all.iter().filter(|(_, is_target)| *is_target || !named).map(|(text, _)| *text);
+    let targets: Vec<&str> = call.targets.iter().map(String::as_str).chain(of_input).collect();
+    let texts = all.iter().map(|(text, _)| *text).collect();
+    // A title may be what the model wrote, such as a command; it stands for the tool only where nothing else does.
+    let name = call.name.as_deref();
     role.permissions.verdict(&permission::Asked {
-        names,
+        name: name.unwrap_or(&call.title),
         kind: kind_word(call.kind),
         targets,
-        is_ours,
+        texts,
+        is_ours: name.is_some_and(is_ours) || (name.is_none() && is_ours_by_title(call)),
     })
 }
 
@@ -63,6 +67,12 @@ fn is_ours(name: &str) -> bool {
     let ours =
         ["mcp__teamster__", "teamster__", "mcp_teamster_", "teamster_", "teamster/", "teamster: "];
     ours.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A title is trusted only where the program could not have put a command.
+fn is_ours_by_title(call: &ToolCall) -> bool {
+    let title = call.title.as_str();
+    call.kind == ToolKind::Other && (is_ours(title) || title.ends_with("(teamster MCP Server)"))
 }
 
 fn kind_word(kind: ToolKind) -> &'static str {
@@ -79,14 +89,34 @@ fn kind_word(kind: ToolKind) -> &'static str {
     }
 }
 
-fn texts<'a>(value: &'a Value, depth: usize, into: &mut Vec<&'a str>) {
-    if depth == 0 || into.len() >= TARGETS_MAX {
+/// Under these names programs say what a call is about; beside them there are remarks.
+const TARGET_KEYS: [&str; 12] = [
+    "command",
+    "cmd",
+    "script",
+    "path",
+    "paths",
+    "file",
+    "file_path",
+    "filename",
+    "url",
+    "uri",
+    "query",
+    "pattern",
+];
+
+/// Collects the texts in a tool's arguments, each with whether it stands for what the call is about.
+fn texts<'a>(value: &'a Value, depth: usize, is_target: bool, into: &mut Vec<(&'a str, bool)>) {
+    if depth == 0 || into.len() >= TEXTS_MAX {
         return;
     }
     match value {
-        Value::String(text) => into.push(text),
-        Value::Array(all) => all.iter().for_each(|one| texts(one, depth - 1, into)),
-        Value::Object(all) => all.values().for_each(|one| texts(one, depth - 1, into)),
+        Value::String(text) => into.push((text, is_target)),
+        Value::Array(all) => all.iter().for_each(|one| texts(one, depth - 1, is_target, into)),
+        Value::Object(all) => all.iter().for_each(|(key, one)| {
+            let is_target = is_target || TARGET_KEYS.contains(&key.as_str());
+            texts(one, depth - 1, is_target, into);
+        }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -198,13 +228,22 @@ mod tests {
         };
         let verdict = |call: &ToolCall| verdict(&role, call);
         let run = |command: &str| {
-            let input = serde_json::json!({"args": {"command": command}}).to_string();
+            let arguments =
+                serde_json::json!({"command": command, "description": "tells how it is"});
+            let input = serde_json::json!({"args": arguments}).to_string();
             call("shell", ToolKind::Execute, &input)
         };
         assert_eq!(verdict(&run("git status")), Verdict::Allow);
         assert_eq!(verdict(&run("git status && make")), Verdict::Ask);
         assert_eq!(verdict(&run("sh -c 'curl x'")), Verdict::Deny);
         assert_eq!(verdict(&call("cat", ToolKind::Read, "not json")), Verdict::Ask);
+        // What the model wrote does not make a tool ours, and a second file is not the first.
+        let named =
+            ToolCall { name: Some("shell".into()), ..call("teamster/x", ToolKind::Execute, "{}") };
+        assert_eq!(verdict(&named), Verdict::Ask);
+        assert_eq!(verdict(&call("teamster/x", ToolKind::Execute, "{}")), Verdict::Ask);
+        let two = r#"{"paths": ["git one", "two"]}"#;
+        assert_eq!(verdict(&call("edit", ToolKind::Execute, two)), Verdict::Ask);
         assert_eq!(
             verdict(&call("mcp__teamster__task-add", ToolKind::Other, "{}")),
             Verdict::Allow

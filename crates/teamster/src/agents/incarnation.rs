@@ -146,11 +146,11 @@ async fn begin<'a>(
             url: format!("{}/mcp", shared.url),
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
         }],
-        resume: agent
-            .session
-            .as_deref()
-            .filter(|_| can_resume)
-            .map(|session| Resume { session: session.to_owned(), or_new: true }),
+        resume: agent.session.as_deref().filter(|_| can_resume).map(|session| Resume {
+            session: session.to_owned(),
+            or_new: true,
+            spent_micros: agent.used.microdollars,
+        }),
         model: model.map(str::to_owned),
     };
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;

@@ -203,7 +203,8 @@ impl Runner {
         let failing = role.and_then(|role| self.failing.get(&role.program));
         let account = role.and_then(|role| state.agents.account_parked_until(&role.account));
         let failing = failing.map(|failing| failing.not_before);
-        [failing, account, agent.parked_until].into_iter().flatten().filter(|at| *at > now).max()
+        let parked = agent.parked.as_ref().map(|parked| parked.until);
+        [failing, account, parked].into_iter().flatten().filter(|at| *at > now).max()
     }
 
     /// Returns when the first agent may be started that may not be started now.

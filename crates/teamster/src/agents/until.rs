@@ -8,7 +8,7 @@ use teamster_core::Timestamp;
 /// No limit is longer than a month; who says so is not believed.
 const MS_MAX: i64 = 31 * 24 * 60 * 60 * 1_000;
 /// Clocks differ, and whoever comes a moment too early is parked again.
-const SLACK_MS: i64 = 5_000;
+const SLACK_MS: i64 = 2_000;
 
 /// Returns when an agent may go on whose account has nothing left.
 pub(super) fn end(unix_s: Option<u64>, message: &str, now: Timestamp, usual_ms: u64) -> Timestamp {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::agent::{self, Agent, AskedLimits, NewAgent};
+use teamster_core::agent::{self, Adoption, Agent, AskedLimits, NewAgent};
 use teamster_core::token::Token;
 use teamster_core::{Command, Event};
 use teamster_log::Conversation;
@@ -26,7 +26,9 @@ const ENDED_PAGE: usize = 100;
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/agents", get(list).post(draft))
+        .route("/api/agents/adopt", post(adopt))
         .route("/api/agents/{id}", get(show))
+        .route("/api/agents/{id}/resume", post(resume))
         .route("/api/agents/{id}/transcript", get(transcript))
 }
 
@@ -36,7 +38,8 @@ fn shown(agent: &Agent) -> Value {
         "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
         "drafted_at": agent.drafted_at, "started_at": agent.started_at, "ended_at": agent.ended_at,
         "directory": agent.draft.directory, "incarnation": agent.incarnation, "session": agent.session,
-        "turns": agent.n_turns, "below": agent.n_below, "limits": agent.draft.limits,
+        "turns": agent.n_turns, "below": agent.n_below, "limits": agent.draft.limits, "used": agent.used,
+        "spent": agent.spent, "parked_until": agent.parked.as_ref().map(|parked| parked.until),
         "outcome": agent.outcome, "duration_ms": agent.duration_ms(),
     })
 }
@@ -44,7 +47,7 @@ fn shown(agent: &Agent) -> Value {
 /// Those under way, then those queued, then the newest of those that have ended.
 async fn list(State(api): State<Api>) -> Json<Value> {
     let state = api.hub.state();
-    let live = state.agents.active().chain(state.agents.queued());
+    let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
     let all = live.chain(state.agents.ended().take(ENDED_PAGE));
     Json(all.map(|agent| shown(agent)).collect())
 }
@@ -77,6 +80,54 @@ async fn draft(
         Problem(StatusCode::INTERNAL_SERVER_ERROR, "the draft left no trace".into())
     })?;
     Ok(Json(shown(drafted)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Adopt {
+    role: String,
+    directory: String,
+    session: Option<String>,
+    dossier: Option<String>,
+}
+
+async fn adopt(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    asked: Given<Adopt>,
+) -> Answer {
+    let Json(Adopt { role, directory, session, dossier }) = asked?;
+    let secret = crate::secret::new_secret();
+    let hash = crate::secret::hash(&secret);
+    let adoption = Adoption { role, directory, session, dossier, secret: hash };
+    let done = submit(&api, &token, Command::Agent(agent::Command::Adopt(adoption))).await?;
+    let adopted = done.events.iter().find_map(|event| match event {
+        Event::Agent(agent::Event::Adopted { id, .. }) => done.state.agents.get(id.as_str()),
+        _ => None,
+    });
+    let adopted = adopted.ok_or_else(|| {
+        Problem(StatusCode::INTERNAL_SERVER_ERROR, "the adoption left no trace".into())
+    })?;
+    Ok(Json(json!({"agent": shown(adopted), "secret": secret})))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeAgent {
+    prompt: Option<String>,
+}
+
+async fn resume(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    id: InPath,
+    asked: Given<ResumeAgent>,
+) -> Answer {
+    let (Path(which), Json(ResumeAgent { prompt })) = (id?, asked?);
+    let command = agent::Command::Resume { which: which.clone(), prompt };
+    let done = submit(&api, &token, Command::Agent(command)).await?;
+    let agent = done.state.agents.get(&which);
+    Ok(Json(agent.map(|agent| shown(agent)).unwrap_or_default()))
 }
 
 fn find(api: &Api, id: &str) -> Result<Arc<Agent>, Problem> {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{connect_to_hub, print, say};
 use crate::client::Client;
 use crate::config::DataFiles;
+use crate::settings::Money;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DraftArgs {
@@ -28,6 +29,22 @@ pub(super) struct DraftArgs {
     /// Where it works [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+
+    /// What it and all that it drafts may cost, in dollars [default: as its role says]
+    #[arg(long, value_name = "DOLLARS", value_parser = money)]
+    budget: Option<Money>,
+
+    /// How many tokens they may use
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+
+    /// How many turns they may have
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: Option<u32>,
+
+    /// How many minutes they may take
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    minutes: Option<u32>,
 
     /// Show what it does, and wait until it has ended
     #[arg(short, long)]
@@ -94,24 +111,20 @@ pub(super) struct DossiersArgs {
 const WAIT_MS: u64 = 45_000;
 
 pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<()> {
-    let directory = match &args.dir {
-        Some(dir) => std::fs::canonicalize(dir)
-            .with_context(|| format!("there is no directory {}", dir.display()))?,
-        None => {
-            std::env::current_dir().context("the current directory is gone; name one with --dir")?
-        }
-    };
+    let directory = directory(args.dir.as_deref())?;
     let mut prompt = args.prompt;
     if prompt == "-" {
         prompt.clear();
         std::io::stdin().read_to_string(&mut prompt).context("cannot read the task from stdin")?;
     }
     let mut client = connect_to_hub(data).await?;
-    let directory = directory.to_str().with_context(|| {
-        format!("{} has a name that is not text; name another with --dir", directory.display())
-    })?;
+    let wall_ms = args.minutes.map(|minutes| u64::from(minutes) * 60_000);
     let draft = json!({
         "role": args.role, "prompt": prompt, "dossier": args.dossier, "directory": directory,
+        "limits": {
+            "microdollars": args.budget.map(Money::micros), "tokens": args.tokens, "turns": args.turns,
+            "wall_ms": wall_ms,
+        },
     });
     let agent = client.post("/api/agents", &draft).await?;
     let id = agent["id"].as_str().context("the hub's answer has no id")?.to_owned();
@@ -129,6 +142,26 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
     }
     follow(&mut client, &id, true, args.json).await?;
     finish(&mut client, &id, args.json).await
+}
+
+/// Returns a directory as the hub has to know it.
+pub(super) fn directory(given: Option<&std::path::Path>) -> anyhow::Result<String> {
+    let directory = match given {
+        Some(dir) => std::fs::canonicalize(dir)
+            .with_context(|| format!("there is no directory {}", dir.display()))?,
+        None => {
+            std::env::current_dir().context("the current directory is gone; name one with --dir")?
+        }
+    };
+    let text = directory.to_str().with_context(|| {
+        format!("{} has a name that is not text; name another with --dir", directory.display())
+    })?;
+    Ok(text.to_owned())
+}
+
+fn money(text: &str) -> anyhow::Result<Money> {
+    let dollars = text.trim().trim_start_matches('$').parse().ok();
+    dollars.and_then(Money::from_dollars).context("write an amount of dollars, such as 2.50")
 }
 
 /// Shows what came of an agent; fails if it did.

@@ -19,7 +19,7 @@ use crate::config::{self, DataFiles};
 
 /// An agent program, and how it is told about a server.
 #[derive(Debug)]
-struct Program {
+pub(super) struct Program {
     name: &'static str,
     /// Where its own configuration file is: a directory of the user's and the path below that.
     directory: fn() -> anyhow::Result<PathBuf>,
@@ -112,9 +112,9 @@ static PROGRAMS: [Program; 5] = [
 const SERVER: &str = "teamster";
 
 /// The hub, as a program has to know it. It holds a secret, so it cannot be printed by accident.
-struct Server {
-    url: String,
-    secret: String,
+pub(super) struct Server {
+    pub(super) url: String,
+    pub(super) secret: String,
 }
 
 /// A file's text with the server in it.
@@ -127,7 +127,7 @@ struct Edited {
 #[derive(Debug, clap::Args)]
 pub(super) struct ConnectArgs {
     /// The agent program
-    #[arg(value_parser = PossibleValuesParser::new(PROGRAMS.iter().map(|program| program.name)).try_map(find))]
+    #[arg(value_parser = program_parser())]
     program: &'static Program,
 
     /// What the agent is called [default: the program's name]
@@ -153,6 +153,11 @@ pub(super) struct ConnectArgs {
     /// End a live token of the same name
     #[arg(long)]
     replace: bool,
+}
+
+/// Reads the name of a program that can be connected.
+pub(super) fn program_parser() -> impl TypedValueParser<Value = &'static Program> {
+    PossibleValuesParser::new(PROGRAMS.iter().map(|program| program.name)).try_map(find)
 }
 
 fn find(name: String) -> anyhow::Result<&'static Program> {
@@ -220,7 +225,7 @@ pub(super) async fn run(data: &DataFiles, args: ConnectArgs) -> anyhow::Result<(
 }
 
 impl Server {
-    fn authorization(&self) -> String {
+    pub(super) fn authorization(&self) -> String {
         format!("Bearer {}", self.secret)
     }
 
@@ -231,7 +236,7 @@ impl Server {
 
 impl Program {
     /// Returns what a person pastes: a command line, or what the file would be with nothing else in it.
-    fn paste(&self, server: &Server) -> anyhow::Result<String> {
+    pub(super) fn paste(&self, server: &Server) -> anyhow::Result<String> {
         match self.command {
             Some(command) => Ok(command(server)),
             None => Ok((self.edit)("", server)?.text.trim_end().to_owned()),

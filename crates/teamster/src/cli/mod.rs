@@ -1,7 +1,9 @@
 //! The command line: a file for each verb. Data goes to stdout, everything else to stderr.
 
+mod adopt;
 mod agent;
 mod backup;
+mod budget;
 mod config;
 mod connect;
 mod demo;
@@ -12,6 +14,7 @@ mod launch;
 mod log;
 mod mcp;
 mod program;
+mod question;
 mod roles;
 mod scripted_agent;
 mod status;
@@ -64,6 +67,16 @@ enum Verb {
     Agents(agent::AgentsArgs),
     /// Look at one agent
     Agent(agent::AgentArgs),
+    /// Show what waits for you
+    Questions(question::QuestionsArgs),
+    /// Answer a question
+    Answer(question::AnswerArgs),
+    /// Show what agents have used up, and what is left
+    Budget(budget::BudgetArgs),
+    /// Take in an agent that you have started yourself
+    Adopt(adopt::AdoptArgs),
+    /// Have the hub go on with an agent that you had started, or that is parked
+    Resume(adopt::ResumeArgs),
     /// List the dossiers, or show what came of one
     Dossiers(agent::DossiersArgs),
     /// Show what has happened, oldest first
@@ -136,6 +149,11 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Kill(args) => wait_for(agent::kill(&data, args)),
         Verb::Agents(args) => wait_for(agent::list(&data, args)),
         Verb::Agent(args) => wait_for(agent::agent(&data, args)),
+        Verb::Questions(args) => wait_for(question::list(&data, args)),
+        Verb::Answer(args) => wait_for(question::answer(&data, args)),
+        Verb::Budget(args) => wait_for(budget::run(&data, args)),
+        Verb::Adopt(args) => wait_for(adopt::adopt(&data, args)),
+        Verb::Resume(args) => wait_for(adopt::resume(&data, args)),
         Verb::Dossiers(args) => wait_for(agent::dossiers(&data, args)),
         Verb::Log(args) => wait_for(log::run(&data, args)),
         Verb::Backup(args) => wait_for(backup::backup(&data, args)),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{print, say};
 use crate::client::Client;
 use crate::config::DataFiles;
+use teamster_core::spending::Spent;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
@@ -49,7 +50,27 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         status["tokens"]
     );
     let agents = &status["agents"];
-    let _ = writeln!(text, "agents   {} under way, {} queued", agents["active"], agents["queued"]);
+    let some = |name: &str| agents[name].as_u64().filter(|n| *n > 0);
+    let adopted = some("adopted").map(|n| format!(", {n} adopted")).unwrap_or_default();
+    let parked = some("parked").map(|n| format!(" ({n} parked)")).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "agents   {} under way, {} queued{parked}{adopted}",
+        agents["active"], agents["queued"]
+    );
+    let used: Spent = serde_json::from_value(status["used"].clone()).unwrap_or_default();
+    if used != Spent::default() {
+        let _ = writeln!(
+            text,
+            "used     {} tokens, cost {}",
+            used.tokens(),
+            super::budget::cost(&used)
+        );
+    }
+    if status["questions"].as_u64().is_some_and(|n| n > 0) {
+        let show = data.call("questions");
+        let _ = writeln!(text, "waiting  {} question(s) for you: `{show}`", status["questions"]);
+    }
     let _ = writeln!(text, "yaks     {}", counts(&status["yaks"]));
     for run in status["runs"].as_array().into_iter().flatten() {
         let complete = if run["complete"] == true { ", complete" } else { "" };

@@ -44,6 +44,7 @@ pub(super) enum Step {
     Fork { seconds: String },
     Crash,
     Exit(i32),
+    Limit(String),
 }
 
 /// Returns the script in a prompt, if every line of it can be read.
@@ -77,6 +78,10 @@ pub(super) fn friendly(prompt: &str, has_tools: bool) -> VecDeque<Line> {
 }
 
 impl Line {
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(super) fn step(&self) -> anyhow::Result<Step> {
         self.text.parse().with_context(|| self.place())
     }
@@ -138,10 +143,11 @@ impl FromStr for Step {
                 Ok(Self::Fork { seconds: seconds.to_owned() })
             }
             "crash" => bare(Self::Crash),
+            "limit" => Ok(Self::Limit(rest.to_owned())),
             "exit" => Ok(Self::Exit(number(rest, "an exit code")?)),
             _ => bail!(
                 "there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, \
-                 long-line, garbage, ignore-sigterm, fork, crash and exit"
+                 long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ),
         }
     }
@@ -289,7 +295,7 @@ mod tests {
         check(
             "! dance",
             expect![
-                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash and exit"
+                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ],
         );
         check(

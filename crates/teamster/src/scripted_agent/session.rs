@@ -20,6 +20,9 @@ pub(super) struct Session {
     pub(super) id: String,
     /// What is still to be played. The first line may have been begun already.
     pub(super) rest: VecDeque<Line>,
+    /// All of the script that it is the rest of.
+    #[serde(default)]
+    script: Vec<String>,
     pub(super) results: Results,
     /// Counts what was played, which gives messages and tool calls their names.
     pub(super) n_steps: u64,
@@ -61,7 +64,13 @@ impl Session {
     /// Takes a prompt in: its script, or what is left of one that was cut off, or a script of our own.
     pub(super) fn begin(&mut self, prompt: &str) -> anyhow::Result<()> {
         let lines = script::find(prompt)?;
-        if !lines.is_empty() {
+        let texts = |lines: &VecDeque<Line>| -> Vec<String> {
+            lines.iter().map(|line| line.text().to_owned()).collect()
+        };
+        // Whoever was cut off is told its task again, and goes on with what is left of it.
+        let is_same = !self.rest.is_empty() && texts(&lines) == self.script;
+        if !lines.is_empty() && !is_same {
+            self.script = texts(&lines);
             self.rest = lines;
         } else if self.rest.is_empty() {
             self.rest = script::friendly(prompt, self.server.is_some());

@@ -37,6 +37,11 @@ setsid sleep "$0" &
 (setsid sh -c 'sleep "$0" &' "$0" &)
 "#;
 
+/// The account that we pretend to have has nothing left.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Limited(String);
+
 type SessionGuard = OwnedMappedMutexGuard<Option<Session>, Session>;
 
 pub(super) struct Turn {
@@ -58,8 +63,11 @@ impl Turn {
             () = cancel.cancelled() => Ok(StopReason::Cancelled),
             played = self.play_all() => played.map(|()| StopReason::EndTurn),
         };
-        self.session.rest.clear();
-        self.session.save()?;
+        // What a limit stopped goes on later.
+        if !played.as_ref().is_err_and(|error| error.is::<Limited>()) {
+            self.session.rest.clear();
+            self.session.save()?;
+        }
         let mut answer = json!(PromptResponse::new(played?));
         if let Some((input, output)) = self.tokens {
             answer["usage"] = json!({
@@ -73,10 +81,13 @@ impl Turn {
         while let Some(line) = self.session.rest.front().cloned() {
             let step = line.step()?;
             self.session.n_steps += 1;
-            if matches!(step, Step::Crash | Step::Exit(_)) {
+            if matches!(step, Step::Crash | Step::Exit(_) | Step::Limit(_)) {
                 // It would be played again and again.
                 self.session.rest.pop_front();
                 self.session.save()?;
+            }
+            if let Step::Limit(message) = step {
+                return Err(Limited(message).into());
             }
             self.play_step(step).await.with_context(|| line.place())?;
             self.session.rest.pop_front();
@@ -128,6 +139,7 @@ impl Turn {
                 future::pending().await
             }
             Step::Exit(code) => std::process::exit(code),
+            Step::Limit(message) => Err(Limited(message).into()),
         }
     }
 

@@ -15,13 +15,13 @@ use tempfile::TempDir;
 use crate::hub::{Hub, Mcp, command};
 
 /// A hub whose agents are scripted.
-struct World {
-    hub: Hub,
+pub(crate) struct World {
+    pub(crate) hub: Hub,
     home: TempDir,
 }
 
 impl World {
-    fn start(settings: &str) -> Self {
+    pub(crate) fn start(settings: &str) -> Self {
         let home = tempfile::tempdir().expect("a temporary directory");
         let config = home.path().join("config/teamster");
         std::fs::create_dir_all(&config).expect("it can be made");
@@ -31,30 +31,30 @@ impl World {
         Self { hub, home }
     }
 
-    fn crash_and_start_again(&mut self) {
+    pub(crate) fn crash_and_start_again(&mut self) {
         self.hub.end(Signal::KILL);
         self.hub = Hub::start_with(up(&self.home), &self.home.path().join("data"));
     }
 
     /// Drafts an agent as a person does, and returns its id.
-    fn draft(&self, role: &str, script: &str) -> String {
+    pub(crate) fn draft(&self, role: &str, script: &str) -> String {
         self.hub.ok(&["draft", role, script])
     }
 
     /// Waits for an agent's end, and returns what is known of it then.
-    fn ended(&self, id: &str) -> Value {
+    pub(crate) fn ended(&self, id: &str) -> Value {
         // How it ended is the test's to judge, so it may fail.
         let output = self.hub.run(&["await", id, "--json"]);
         serde_json::from_slice(&output.stdout).expect("it prints the agent")
     }
 
-    fn agent(&self, id: &str) -> Value {
+    pub(crate) fn agent(&self, id: &str) -> Value {
         let all = self.hub.ok(&["agents", "--all", "--json"]);
         let all: Vec<Value> = serde_json::from_str(&all).expect("it is JSON");
         all.into_iter().find(|agent| agent["id"] == id).expect("the agent is known")
     }
 
-    async fn client(&self, name: &str, grants: &str) -> Mcp {
+    pub(crate) async fn client(&self, name: &str, grants: &str) -> Mcp {
         self.hub.modern(&self.hub.token(name, grants), "/mcp").await
     }
 }
@@ -69,7 +69,7 @@ fn up(home: &TempDir) -> Command {
     up
 }
 
-fn outcome(agent: &Value) -> (&str, &str, &str) {
+pub(crate) fn outcome(agent: &Value) -> (&str, &str, &str) {
     let word = |name: &str| agent["outcome"][name].as_str().expect("it has ended");
     (word("ending"), word("status"), word("summary"))
 }

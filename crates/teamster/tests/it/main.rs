@@ -27,3 +27,4 @@ mod scripted_model;
 mod simulation;
 mod stdio;
 mod transcripts;
+mod unattended;

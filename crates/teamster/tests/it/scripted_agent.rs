@@ -214,7 +214,7 @@ async fn a_prompt_without_a_script_is_answered_kindly() {
 #[tokio::test]
 async fn a_wrong_script_is_not_begun_and_a_step_that_fails_ends_it() {
     check("! say first\n! dance", expect![[r#"
-        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash and exit" }
+        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit" }
     "#]]).await;
     check(
         "! call task-list",
@@ -320,7 +320,7 @@ async fn another_process_goes_on_with_a_session_that_was_cut_off() {
     let mut agent = Agent::start(directory.path()).await;
     let heard = agent.play("! usage 1 1 0.5\n! crash\n! say after\n! usage 1 1 0.5").await;
     assert!(heard.ends_with("ends: Gone\n"), "{heard}");
-    let resume = Resume { session: agent.session.clone(), or_new: false };
+    let resume = Resume { session: agent.session.clone(), ..Resume::default() };
     let begin = Begin { resume: Some(resume), ..begin(directory.path()) };
     let mut again = Agent::begin(begin.clone()).await;
     expect![[r#"

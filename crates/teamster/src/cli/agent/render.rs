@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use teamster_core::Timestamp;
+use teamster_core::spending::Spent;
 
 use super::super::{dim, local_time};
 
@@ -38,7 +39,12 @@ pub(super) fn table(agents: &[&Value]) -> String {
         let since = [&agent["ended_at"], &agent["started_at"], &agent["drafted_at"]];
         let since = since.into_iter().find(|at| !at.is_null()).map(time).unwrap_or_default();
         let ending = word(&agent["outcome"], "status");
-        let phase = if ending.is_empty() { word(agent, "phase") } else { ending };
+        let parked = !agent["parked_until"].is_null();
+        let phase = match (ending, parked) {
+            ("", true) => "parked",
+            ("", false) => word(agent, "phase"),
+            (ending, _) => ending,
+        };
         let _ = writeln!(
             text,
             "{:<20} {phase:<8} {:<14} {:<30} {since}",
@@ -59,6 +65,8 @@ pub(super) fn head(agent: &Value) -> String {
         ("drafted at", time(&agent["drafted_at"])),
         ("started at", time(&agent["started_at"])),
         ("session", word(agent, "session").to_owned()),
+        ("parked", until(&agent["parked_until"])),
+        ("used", used(&agent["used"])),
         ("task", line(word(agent, "prompt"))),
     ] {
         if !value.is_empty() {
@@ -66,6 +74,25 @@ pub(super) fn head(agent: &Value) -> String {
         }
     }
     text
+}
+
+fn until(at: &Value) -> String {
+    if at.is_null() { String::new() } else { format!("until {}", time(at)) }
+}
+
+/// What it used itself; what is not known is said to be.
+fn used(spent: &Value) -> String {
+    let spent: Spent = serde_json::from_value(spent.clone()).unwrap_or_default();
+    let cost = super::super::budget::cost(&spent);
+    match spent.tokens() {
+        0 if spent == Spent::default() => String::new(),
+        tokens => format!(
+            "{tokens} tokens ({} in, {} out, {} cached), cost {cost}",
+            spent.input,
+            spent.output,
+            spent.cached_read.saturating_add(spent.cached_write)
+        ),
+    }
 }
 
 pub(super) fn outcome(agent: &Value) -> String {

@@ -1,0 +1,92 @@
+//! `teamster adopt` and `resume`: agents that a person has started, as agents of the hub, and parked ones let go on.
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::connect::{self, Server};
+use super::{connect_to_hub, print, say};
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AdoptArgs {
+    /// The agent program, whose words are used to say how it is connected; without one, the token is printed
+    #[arg(value_parser = connect::program_parser())]
+    program: Option<&'static connect::Program>,
+
+    /// The role whose tools and limits it gets, and which the hub plays on if it resumes it
+    #[arg(long, default_value = "coordinator")]
+    role: String,
+
+    /// The program's own name for the conversation, so that the hub can go on with it later
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// The dossier it belongs to
+    #[arg(long, value_name = "SLUG")]
+    dossier: Option<String>,
+
+    /// Where it works [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ResumeArgs {
+    /// The agent's id, such as coordinator-3
+    id: String,
+
+    /// What an adopted one is told [default: to go on]
+    prompt: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<()> {
+    let directory = super::agent::directory(args.dir.as_deref())?;
+    let mut client = connect_to_hub(data).await?;
+    let asked = json!({
+        "role": args.role, "session": args.session, "dossier": args.dossier, "directory": directory,
+    });
+    let made = client.post("/api/agents/adopt", &asked).await?;
+    if args.json {
+        return print(&made.to_string());
+    }
+    let id = made["agent"]["id"].as_str().context("the hub's answer has no id")?;
+    let secret = made["secret"].as_str().context("the hub made no secret")?.to_owned();
+    let server = Server { url: format!("{}/mcp", client.hub.url), secret };
+    match args.program {
+        Some(program) => print(&program.paste(&server)?)?,
+        None => print(&format!("{}\nAuthorization: {}", server.url, server.authorization()))?,
+    }
+    say(&format!(
+        "that connects the agent you run as {id}; it holds a secret that is shown only now"
+    ));
+    match &args.session {
+        Some(_) => say(&format!(
+            "when you have closed it, `{}` lets the hub go on with it",
+            data.call(&format!("resume {id} PROMPT"))
+        )),
+        None => say("without --session the hub cannot go on with it later"),
+    }
+    say(&format!("`{}` lets it go", data.call(&format!("kill {id}"))));
+    Ok(())
+}
+
+pub(super) async fn resume(data: &DataFiles, args: ResumeArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let id = crate::client::in_path(&args.id);
+    let body = json!({"prompt": args.prompt});
+    let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await?;
+    if args.json {
+        return print(&agent.to_string());
+    }
+    say(&format!("the hub goes on with {}", args.id));
+    say(&format!("follow it with `{}`", data.call(&format!("agent show {} --follow", args.id))));
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! What makes it responsible to let agents run alone: permissions that people are asked for, budgets, usage limits, loops
+//! that are stopped, and agents that change hands.
+
+#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::agents::{World, outcome};
+
+/// Follows what a verb prints, up to the first line that is wanted, and returns that.
+fn first_line(world: &World, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+    let mut follow =
+        world.hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(follow.stdout.take().expect("stdout is piped")).lines();
+    let found = lines.map(|line| line.expect("it can be read")).find(|line| wanted(line));
+    follow.kill().expect("it can be ended");
+    follow.wait().expect("it ends");
+    found.expect("it is said before the hub ends")
+}
+
+/// Waits until something waits for a person, and returns it.
+fn question(world: &World) -> Value {
+    let line = first_line(world, &["questions", "--follow", "--json"], |_| true);
+    serde_json::from_str(&line).expect("it is a question")
+}
+
+fn until_said(world: &World, what: &str) {
+    first_line(world, &["log", "--follow"], |line| line.contains(what));
+}
+
+/// Returns the lines of the log that say something.
+fn said(world: &World, what: &str) -> Vec<String> {
+    let log = world.hub.ok(&["log"]);
+    log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect()
+}
+
+const ASK: &str = "[permissions]\notherwise = \"ask\"\n";
+
+#[test]
+fn a_person_allows_or_denies_what_a_program_asks() {
+    let world = World::start(ASK);
+    for (answer, ends_with) in [("allow", "permission: allow"), ("deny", "permission: reject")] {
+        let id = world.draft("coder", "! ask to run cargo test");
+        let asked = question(&world);
+        assert_eq!((&asked["agent"], &asked["title"]), (&json!(id), &json!("to run cargo test")));
+        let shown = world.hub.ok(&["questions"]);
+        assert!(shown.contains("wants to: to run cargo test"), "{shown}");
+        let number = asked["id"].as_str().expect("it has an id");
+        // Nobody answers who is no operator, and nobody twice.
+        let no_answer = world.hub.fails(&["answer", number, "perhaps"]);
+        assert!(no_answer.contains("choose one of allow, deny"), "{no_answer}");
+        world.hub.ok(&["answer", number, answer, "--note", "as we said"]);
+        let twice = world.hub.fails(&["answer", number, "allow"]);
+        assert!(twice.contains("was settled already"), "{twice}");
+        let ended = world.ended(&id);
+        assert_eq!(outcome(&ended), ("completed", "success", ends_with));
+    }
+    assert_eq!(world.hub.ok(&["questions", "--json"]), "[]");
+    let all = world.hub.ok(&["questions", "--all"]);
+    assert!(all.contains("answered \"deny\" (as we said) by operator"), "{all}");
+}
+
+#[test]
+fn rules_decide_before_people_do() {
+    let rules = "[permissions]\ndeny = [\"*drop*\"]\nallow = [\"*tests*\"]\notherwise = \"ask\"\n";
+    let world = World::start(rules);
+    let allowed = world.ended(&world.draft("coder", "! ask to run the tests"));
+    assert_eq!(outcome(&allowed).2, "permission: allow");
+    let denied = world.ended(&world.draft("coder", "! ask to drop the tests"));
+    assert_eq!(outcome(&denied).2, "permission: reject");
+    assert_eq!(world.hub.ok(&["questions", "--json"]), "[]");
+}
+
+#[test]
+fn an_agent_that_ends_takes_its_question_back() {
+    let mut world = World::start(ASK);
+    let id = world.draft("coder", "! ask to run cargo test\n! say done");
+    question(&world);
+    // Neither a dead hub nor a dead agent leaves a question that nobody needs.
+    world.crash_and_start_again();
+    let again = question(&world);
+    assert_eq!(again["id"], "Q-2");
+    world.hub.ok(&["kill", &id]);
+    assert_eq!(world.hub.ok(&["questions", "--json"]), "[]");
+    let late = world.hub.fails(&["answer", "Q-2", "allow"]);
+    assert!(late.contains("nobody needs the answer any more"), "{late}");
+}
+
+#[test]
+fn a_tree_stops_when_its_money_is_spent() {
+    let world = World::start("");
+    let child = "! usage 1000 100 0.30\\n! say done";
+    let script = format!(
+        "! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! call await_agent {{\"agentId\":\"coder-2\"}}\n\
+         ! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! call await_agent {{\"agentId\":\"coder-3\"}}\n\
+         ! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! say $last"
+    );
+    let id = world.hub.ok(&["draft", "coordinator", &script, "--budget", "0.50"]);
+    let ended = world.ended(&id);
+    let (_, _, summary) = outcome(&ended);
+    assert!(summary.contains("the $0.50 of coordinator-1 are spent"), "{summary}");
+    let tree = world.hub.ok(&["budget", &id]);
+    for line in ["$0.60 + unknown of $0.50", "$0.30 of $0.50", "$0.30 of $0.20"] {
+        assert!(tree.contains(line), "{line}\n{tree}");
+    }
+    let tree: Value =
+        serde_json::from_str(&world.hub.ok(&["budget", &id, "--json"])).expect("JSON");
+    assert_eq!(tree[0]["spent"]["microdollars"], 600_000);
+    assert_eq!(tree[0]["below"][1]["used"]["input"], 1_000);
+    assert_eq!(ended["outcome"]["cost_microdollars"], Value::Null, "its own price is not known");
+    assert_eq!(world.agent("coder-2")["outcome"]["cost_microdollars"], 300_000);
+}
+
+#[test]
+fn a_price_is_listed_or_told_or_unknown() {
+    let world =
+        World::start("[roles.coder]\nmodel = \"mine\"\n[prices.mine]\ninput = 2\noutput = 10\n");
+    let id = world.draft("coder", "! usage 1000000 100000\n! say done");
+    world.ended(&id);
+    let agent = world.agent(&id);
+    assert_eq!(agent["used"]["microdollars"], 3_000_000, "{agent}");
+    let shown = world.hub.ok(&["agent", "show", &id]);
+    assert!(
+        shown.contains("1100000 tokens (1000000 in, 100000 out, 0 cached), cost $3.00"),
+        "{shown}"
+    );
+    // A program that lies harms only itself.
+    let liar = world.draft("researcher", &format!("! usage {} 5\n! say done", u64::MAX));
+    assert_eq!(outcome(&world.ended(&liar)).0, "completed");
+    assert_eq!(world.agent(&liar)["used"]["n_unpriced"], 1);
+    let status = world.hub.ok(&["status"]);
+    assert!(status.contains("cost $3.00 + unknown"), "{status}");
+}
+
+#[test]
+fn a_usage_limit_parks_all_of_an_account_and_what_was_done_stays_done() {
+    let world = World::start("");
+    let add = |what: &str| format!("! call task-add {{\"tasks\":[{{\"content\":\"{what}\"}}]}}");
+    let script = format!(
+        "{}\n! limit You have hit your usage limit, try again in 3 seconds\n{}\n! say all done",
+        add("before"),
+        add("after")
+    );
+    let id = world.draft("coder", &script);
+    // A second one of the same account is not started before the limit ends.
+    until_said(&world, "is parked");
+    let other = world.draft("coder", "! say me too");
+    assert_eq!(outcome(&world.ended(&id)), ("completed", "success", "all done"));
+    assert_eq!(outcome(&world.ended(&other)).2, "me too");
+    let items = world.hub.ok(&["tool", "task-list"]);
+    assert_eq!(items.matches("before").count(), 1, "{items}");
+    assert_eq!(items.matches("after").count(), 1, "{items}");
+    let log = world.hub.ok(&["log"]);
+    let place = |text: &str| log.find(text).unwrap_or_else(|| panic!("{text} is not in {log}"));
+    assert!(place("is parked") < place(&format!("agent {other} starts")), "{log}");
+    assert_eq!(world.agent(&id)["incarnation"], 2);
+}
+
+#[test]
+fn a_person_lets_those_that_are_parked_go_on() {
+    let world = World::start("");
+    let id = world.draft("coder", "! limit usage limit, try again in 20 days\n! say done");
+    until_said(&world, "is parked");
+    let other = world.draft("coder", "! say me too");
+    let parked = world.hub.ok(&["agents"]);
+    assert!(parked.contains("parked") && parked.contains("queued"), "{parked}");
+    let status = world.hub.ok(&["status"]);
+    assert!(status.contains("(1 parked)"), "{status}");
+    world.hub.ok(&["resume", &id]);
+    assert_eq!(outcome(&world.ended(&id)).2, "done");
+    assert_eq!(outcome(&world.ended(&other)).2, "me too");
+    let again = world.hub.fails(&["resume", &id]);
+    assert!(again.contains("is neither parked nor adopted"), "{again}");
+}
+
+#[test]
+fn an_agent_that_meets_the_same_error_again_and_again_is_stopped() {
+    let world = World::start("");
+    let calls: Vec<String> = (1..20)
+        .map(|n| format!("! call await_agent {{\"agentId\":\"nobody-1\",\"n\":{n}}}"))
+        .collect();
+    let id = world.draft("coordinator", &calls.join("\n"));
+    let ended = world.ended(&id);
+    assert_eq!(outcome(&ended).0, "aborted", "{ended}");
+    let warnings = said(&world, "the same error came");
+    assert_eq!(warnings.len(), 3, "a warning, a second one, and the end: {warnings:?}");
+    assert!(warnings[1].contains("it is stopped"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn an_agent_changes_hands_and_goes_on() {
+    let world = World::start("");
+    // What a person began, and closed.
+    let first = world.draft("coder", "! say begun");
+    let session = world.ended(&first)["session"].as_str().expect("it has one").to_owned();
+
+    let adopted = world.hub.ok(&["adopt", "--role", "researcher", "--session", &session, "--json"]);
+    let adopted: Value = serde_json::from_str(&adopted).expect("JSON");
+    let (id, secret) = (&adopted["agent"]["id"], adopted["secret"].as_str().expect("a secret"));
+    let id = id.as_str().expect("an id").to_owned();
+    // Its connection is the agent.
+    let mut mcp = world.hub.modern(secret, "/mcp").await;
+    let (answer, failed) = mcp.call("task-add", json!({"tasks": [{"content": "by hand"}]})).await;
+    assert!(!failed, "{answer}");
+    let log = world.hub.log();
+    assert!(log.iter().any(|(by, text)| *by == id && text.contains("by hand")), "{log:?}");
+    let listed = world.hub.ok(&["agents"]);
+    assert!(listed.contains("adopted"), "{listed}");
+
+    world.hub.ok(&["resume", &id, "! say and finished"]);
+    assert_eq!(outcome(&world.ended(&id)), ("completed", "success", "and finished"));
+    let answer = mcp.request("tools/list", json!({})).await;
+    assert_eq!(answer.status, 401, "the person's token is over");
+}
