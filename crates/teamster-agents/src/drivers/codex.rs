@@ -244,6 +244,8 @@ impl Codex {
             let mut settings = json!({
                 "url": server.url,
                 "http_headers": headers,
+                // It is laid over what the user's own configuration says of a server of this name.
+                "enabled": true,
                 // An agent without our tools is none of ours; then it had better not start.
                 "required": true,
             });
