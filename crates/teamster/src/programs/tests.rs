@@ -37,7 +37,7 @@ fn programs_that_are_built_in() {
           ANTHROPIC_MODEL=MODEL
         codex: ["app-server"]
           ends by Stdin in 5 s
-          load true, wait 300 s
+          load true, wait 540 s
         codex-acp: []
           ends by Sigterm in 5 s
           load true, wait 50 s

@@ -141,7 +141,7 @@ async fn codex_uses_our_tools_and_asks_before_it_leaves_its_sandbox() {
     };
     let asked: Vec<&Value> = of("permission_asked");
     assert_eq!(asked.len(), 1, "{asked:?}");
-    assert_eq!(asked[0]["call"]["title"], "echo asked > asked.txt");
+    assert_eq!(asked[0]["call"]["title"], "$ echo asked > asked.txt (May I?)");
     assert_eq!(of("permission_answered")[0]["option"], "accept");
     let results = of("tool_result");
     assert!(results.len() == 3 && results.iter().all(|result| result["ok"] == true), "{results:?}");

@@ -217,51 +217,52 @@ fn mcp_name(server: &str, tool: &str) -> String {
 impl Item {
     /// Returns the call of a tool that this is, if it is one.
     fn call(&self) -> Option<ToolCall> {
-        let call = |id: &str, title: &str, kind: ToolKind, input: Value| ToolCall {
+        let call = |id: &str, title: &str, name: &str, kind: ToolKind, input: Value| ToolCall {
             id: id.to_owned(),
             title: clipped(title, LABEL_BYTES_MAX),
-            name: None,
+            name: Some(clipped(name, LABEL_BYTES_MAX)),
             kind,
             input: (!input.is_null()).then(|| payload(&input)),
             targets: Vec::new(),
         };
-        let named = |name: &str, call: ToolCall| ToolCall {
-            name: Some(clipped(name, LABEL_BYTES_MAX)),
-            ..call
-        };
         Some(match self {
-            Self::CommandExecution { id, command, .. } => command.call(id, None),
+            Self::CommandExecution { id, command, .. } => command.call(id),
             Self::FileChange { id, changes, .. } => changed(id, changes),
             Self::McpToolCall { id, server, tool, arguments, read_only_hint, .. } => {
                 let reads = *read_only_hint == Some(true);
                 let kind = if reads { ToolKind::Read } else { ToolKind::Other };
                 let title = format!("{server}: {tool}");
-                named(&mcp_name(server, tool), call(id, &title, kind, arguments.clone()))
+                call(id, &title, &mcp_name(server, tool), kind, arguments.clone())
             }
             Self::DynamicToolCall { id, tool, arguments, .. } => {
-                named(tool, call(id, tool, ToolKind::Other, arguments.clone()))
+                call(id, tool, tool, ToolKind::Other, arguments.clone())
             }
             Self::CollabAgentToolCall { id, tool, prompt, .. } => {
-                named(tool, call(id, tool, ToolKind::Other, json!(prompt)))
+                call(id, tool, tool, ToolKind::Other, json!(prompt))
             }
             Self::WebSearch { id, query, action } => {
                 let url = action.as_ref().and_then(|action| action.url.clone());
-                let kind = if url.is_some() { ToolKind::Fetch } else { ToolKind::Search };
+                let (verb, kind) = match url {
+                    Some(_) => ("open", ToolKind::Fetch),
+                    None => ("search for", ToolKind::Search),
+                };
                 let title = match url.as_deref().unwrap_or(query) {
-                    "" => "web search",
-                    title => title,
+                    "" => "search the web".to_owned(),
+                    about => format!("{verb} {about}"),
                 };
                 let targets = url.iter().map(|url| clipped(url, LABEL_BYTES_MAX)).collect();
-                ToolCall { targets, ..named("web_search", call(id, title, kind, json!(query))) }
+                ToolCall { targets, ..call(id, &title, "web_search", kind, json!(query)) }
             }
             Self::ImageView { id, path } => {
                 let targets = vec![clipped(path, LABEL_BYTES_MAX)];
-                ToolCall { targets, ..call(id, path, ToolKind::Read, Value::Null) }
+                let title = format!("look at {path}");
+                ToolCall { targets, ..call(id, &title, "view_image", ToolKind::Read, Value::Null) }
             }
             Self::ImageGeneration { id, revised_prompt } => {
-                call(id, "image generation", ToolKind::Other, json!(revised_prompt))
+                let title = "make an image";
+                call(id, title, "image_generation", ToolKind::Other, json!(revised_prompt))
             }
-            Self::Sleep { id } => call(id, "sleep", ToolKind::Other, Value::Null),
+            Self::Sleep { id } => call(id, "sleep", "sleep", ToolKind::Other, Value::Null),
             Self::AgentMessage { .. }
             | Self::Plan { .. }
             | Self::Reasoning { .. }
@@ -333,13 +334,15 @@ impl Status {
 }
 
 impl Command {
-    /// Returns it as a call, with the reason that is given for it.
-    pub(super) fn call(&self, id: &str, reason: Option<&str>) -> ToolCall {
+    /// Returns it as a call. Rules may look at the title and at the input, so both begin with what the model cannot
+    /// choose, or are nothing but what will run.
+    pub(super) fn call(&self, id: &str) -> ToolCall {
         let Self { command, cwd, command_actions } = self;
         let actions = command_actions.as_deref().unwrap_or_default();
-        let title = match actions {
-            // Without the shell around it.
-            [action] if !action.command.is_empty() => &action.command,
+        let command = match actions {
+            // Of a command that Codex makes nothing of, this is the whole without the shell around it. Of others it may
+            // be less.
+            [action] if action.kind == "unknown" && !action.command.is_empty() => &action.command,
             _ => command.as_deref().unwrap_or("a command"),
         };
         let all = |kinds: &[&str]| {
@@ -353,17 +356,13 @@ impl Command {
         } else {
             ToolKind::Execute
         };
-        let mut input = json!({"command": command, "cwd": cwd});
-        if let Some(reason) = reason {
-            input["reason"] = json!(reason);
-        }
         let targets = actions.iter().filter_map(|action| action.path.as_deref());
         ToolCall {
             id: id.to_owned(),
-            title: clipped(title, LABEL_BYTES_MAX),
-            name: None,
+            title: clipped(format!("$ {command}"), LABEL_BYTES_MAX),
+            name: Some("shell".to_owned()),
             kind,
-            input: Some(payload(&input)),
+            input: Some(payload(&json!({"command": command, "cwd": cwd}))),
             targets: targets.take(TARGETS_MAX).map(|path| clipped(path, LABEL_BYTES_MAX)).collect(),
         }
     }
@@ -390,7 +389,7 @@ fn changed(id: &str, changes: &[Change]) -> ToolCall {
     ToolCall {
         id: id.to_owned(),
         title: clipped(format!("{verb} {}", paths.join(", ")), LABEL_BYTES_MAX),
-        name: None,
+        name: Some("apply_patch".to_owned()),
         kind,
         input: Some(payload(&shown.collect())),
         targets: paths

@@ -141,6 +141,14 @@ pub(super) struct Resolved<'a> {
     request_id: &'a RawValue,
 }
 
+/// Adds the reason that the agent gives. Who decides by rules must not look at it, so it is in the title only.
+fn because(what: &str, reason: Option<String>) -> String {
+    match reason {
+        Some(reason) if !reason.is_empty() => format!("{what} ({reason})"),
+        _ => what.to_owned(),
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AskedOfCommand {
@@ -161,13 +169,16 @@ fn command(asked: AskedOfCommand, calls: &Calls) -> Question {
     let AskedOfCommand { item_id, reason, command, network_approval_context, .. } = &asked;
     let mut call = match calls.find(item_id) {
         Some(known) if !command.is_told() => known.clone(),
-        _ => command.call(item_id, reason.as_deref()),
+        _ => command.call(item_id),
     };
+    // That Codex takes it for something that only reads is a guess, and it is to run without the sandbox.
+    call.kind = ToolKind::Execute;
     if let Some(Network { host }) = network_approval_context {
-        call.title = clipped(format!("network access to {host}"), LABEL_BYTES_MAX);
+        call.title = format!("reach {host}");
         call.kind = ToolKind::Fetch;
         call.targets = vec![clipped(host, LABEL_BYTES_MAX)];
     }
+    call.title = clipped(because(&call.title, reason.clone()), LABEL_BYTES_MAX);
     let offered = asked.available_decisions;
     let for_session =
         offered.is_none_or(|offered| offered.iter().any(|one| one == ACCEPT_FOR_SESSION));
@@ -185,8 +196,8 @@ fn change(asked: AskedOfChange, calls: &Calls) -> Question {
     let AskedOfChange { item_id, reason } = asked;
     let call = calls.find(&item_id).cloned().unwrap_or_else(|| ToolCall {
         id: item_id,
-        title: clipped(reason.unwrap_or("a change of files".to_owned()), LABEL_BYTES_MAX),
-        name: None,
+        title: clipped(because("change files", reason), LABEL_BYTES_MAX),
+        name: Some("apply_patch".to_owned()),
         kind: ToolKind::Edit,
         input: None,
         targets: Vec::new(),
@@ -206,8 +217,8 @@ fn rights(asked: AskedOfRights) -> Question {
     let AskedOfRights { item_id, reason, permissions } = asked;
     let call = ToolCall {
         id: item_id,
-        title: clipped(reason.unwrap_or("more rights".to_owned()), LABEL_BYTES_MAX),
-        name: None,
+        title: clipped(because("get more rights", reason), LABEL_BYTES_MAX),
+        name: Some("request_permissions".to_owned()),
         kind: ToolKind::Other,
         input: Some(payload(&permissions)),
         targets: Vec::new(),
