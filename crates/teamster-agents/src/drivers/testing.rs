@@ -137,8 +137,7 @@ fn begin(rest: &str) -> Begin {
     let mut begin = Begin {
         directory: words.next().unwrap().into(),
         mcp_servers: vec![server],
-        resume: None,
-        model: None,
+        ..Begin::default()
     };
     while let Some(word) = words.next() {
         match word {
@@ -199,18 +198,34 @@ fn mutate(line: &str, seed: &mut u64) -> String {
     }
 }
 
-/// Plays what programs say, mutated, in any order, and checks that everything asked is answered exactly once and that the
-/// end comes last. Returns how many turns there were.
-///
-/// `answer` is what may answer the driver's request of that number.
-pub(crate) async fn play_at_random(
+/// Makes a line that answers whatever the driver waits for, if its number is right.
+pub(crate) type Answer = fn(&mut dyn FnMut(usize) -> usize) -> String;
+
+/// Whatever a program says, every begin, prompt and permission is answered exactly once, and the end comes last.
+pub(crate) async fn check_at_random(
     driver: fn() -> Box<dyn Driver>,
+    talks: &[&str],
+    n_turns_min: usize,
+    answer: Answer,
+) {
+    let lines = talks.iter().flat_map(|talk| talk.lines());
+    let said: Vec<&str> = lines.filter_map(|line| line.strip_prefix("< ")).collect();
+    let mut n_turns = 0;
+    for round in 0..300 {
+        n_turns += play_at_random(driver(), round, &said, answer).await;
+    }
+    assert!(n_turns > n_turns_min, "the rounds have hardly got anywhere: {n_turns} turns");
+}
+
+/// Returns how many turns there were.
+async fn play_at_random(
+    driver: Box<dyn Driver>,
     round: u64,
-    said: &[String],
-    answer: fn(usize) -> String,
+    said: &[&str],
+    answer: Answer,
 ) -> usize {
     let mut seed = round;
-    let mut player = Player::new(driver());
+    let mut player = Player::new(driver);
     let mut heard = Vec::new();
     let (mut n_begun, mut n_prompts) = (0, 0);
     for _ in 0..200 {
@@ -223,8 +238,8 @@ pub(crate) async fn play_at_random(
             }
             1 => n_prompts += usize::from(player.dialogue.prompt("go").is_ok()),
             2 => player.dialogue.cancel().unwrap(),
-            3 | 4 => player.script.line(&answer(below(&mut seed, 12))),
-            _ => player.script.line(&mutate(&said[below(&mut seed, said.len())], &mut seed)),
+            3 | 4 => player.script.line(&answer(&mut |n| below(&mut seed, n))),
+            _ => player.script.line(&mutate(said[below(&mut seed, said.len())], &mut seed)),
         }
         while let Some(Some(event)) = player.dialogue.next().now_or_never() {
             heard.push(event);
