@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -313,12 +314,14 @@ pub struct McpServer {
     pub name: String,
     pub url: String,
     pub headers: Vec<(String, String)>,
+    /// How long one of its tools may take to answer, for programs that want to be told.
+    pub tool_timeout: Option<Duration>,
 }
 
 /// Headers carry tokens, and tokens are not for logs.
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, url, headers } = self;
+        let Self { name, url, headers, tool_timeout: _ } = self;
         let headers: Vec<_> = headers.iter().map(|(name, _)| name).collect();
         let mut shown = f.debug_struct("McpServer");
         shown.field("name", name).field("url", url).field("headers", &headers).finish()
@@ -358,6 +361,7 @@ mod tests {
             name: "hub".to_owned(),
             url: "http://127.0.0.1:1/mcp".to_owned(),
             headers: vec![("Authorization".to_owned(), "Bearer secret".to_owned())],
+            tool_timeout: None,
         };
         assert!(!format!("{server:?}").contains("secret"));
     }

@@ -73,12 +73,15 @@ impl Default for Program {
 pub enum Driver {
     /// The Agent Client Protocol, over stdin and stdout.
     Acp,
+    /// Codex's own protocol, that of `codex app-server`.
+    Codex,
 }
 
 impl Driver {
     pub fn word(self) -> &'static str {
         match self {
             Self::Acp => "acp",
+            Self::Codex => "codex",
         }
     }
 }
@@ -139,7 +142,11 @@ impl Program {
 
     /// Says whether a role can choose its model before it starts.
     pub fn has_model_choice(&self) -> bool {
-        self.model_env.is_some() || !self.model_args.is_empty()
+        let by_driver = match self.driver {
+            Driver::Acp => false,
+            Driver::Codex => true,
+        };
+        by_driver || self.model_env.is_some() || !self.model_args.is_empty()
     }
 }
 

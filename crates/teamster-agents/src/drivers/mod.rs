@@ -2,6 +2,7 @@
 //! to lines. It waits for nothing and keeps no time; that is [`crate::dialogue`]'s part.
 
 pub mod acp;
+pub mod codex;
 mod json_rpc;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -19,7 +20,10 @@ pub struct Entry {
 }
 
 /// Every driver there is.
-pub const ALL: &[Entry] = &[Entry { name: "acp", make: || Box::new(acp::Acp::default()) }];
+pub const ALL: &[Entry] = &[
+    Entry { name: "acp", make: || Box::new(acp::Acp::default()) },
+    Entry { name: "codex", make: || Box::new(codex::Codex::default()) },
+];
 
 /// Translates for one process of one kind of program.
 ///

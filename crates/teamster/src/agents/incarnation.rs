@@ -145,6 +145,7 @@ async fn begin<'a>(
             name: "teamster".into(),
             url: format!("{}/mcp", shared.url),
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
+            tool_timeout: Some(Duration::from_millis(shared.mcp.stream_timeout.get().into())),
         }],
         resume: agent.session.as_deref().filter(|_| can_resume).map(|session| Resume {
             session: session.to_owned(),
@@ -613,6 +614,7 @@ pub(super) fn filled(
 pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {
     match program.driver {
         Driver::Acp => Box::new(drivers::acp::Acp::default()),
+        Driver::Codex => Box::new(drivers::codex::Codex::default()),
     }
 }
 

@@ -76,6 +76,8 @@ args = [\"--acp\"]
 Its environment has only what it is known to need. Name the variables that hold its keys in `pass`; their values are
 taken from the hub's environment and written nowhere. `scripted` is an agent of our own without a model, for trying
 things out: it plays the script in its prompt (`! say hello`, `! call task-next`), and is only used where it is named.
+`codex` is run by its own protocol and keeps its own sandbox: it writes where it works, and asks the hub for more. Log it in
+with `codex login`; in that protocol it takes no key from the environment, unless its configuration has a provider that does.
 Built in are:
 
 ";

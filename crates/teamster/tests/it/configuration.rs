@@ -99,6 +99,7 @@ fn programs_and_their_versions() {
     let own = std::fs::canonicalize(program()).expect("it is there");
     expect![[r#"
         claude-agent-acp   acp    claude-agent-acp is not on your PATH
+        codex              codex  codex is not on your PATH
         codex-acp          acp    codex-acp is not on your PATH
         gemini             acp    gemini is not on your PATH
         goose              acp    goose is not on your PATH

@@ -2,7 +2,7 @@
 //! a dummy key and nothing but loopback addresses, against a scripted model and the real hub.
 //!
 //! `.ci/install-agents` installs them. Where one is missing a test says that it was skipped, and
-//! `TEAMSTER_REQUIRE_AGENTS=claude,goose` makes that a failure.
+//! `TEAMSTER_REQUIRE_AGENTS=claude,goose,codex` makes that a failure.
 
 #![expect(
     clippy::disallowed_methods,
@@ -258,6 +258,10 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let installed = match name {
         "claude" => "node_modules/.bin/claude",
         "goose" => "node_modules/@aaif/goose-binary-linux-x64/bin/goose",
+        // The program itself; what npm puts into .bin starts it from a script.
+        "codex" => {
+            "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+        }
         _ => panic!("{name} is not an agent that .ci/install-agents installs"),
     };
     let given = env::var_os("TEAMSTER_AGENTS_DIR").map(PathBuf::from);

@@ -121,7 +121,12 @@ impl Agent {
 
 fn server(url: &str, token: &str) -> McpServer {
     let bearer = ("Authorization".to_owned(), format!("Bearer {token}"));
-    McpServer { name: "teamster".to_owned(), url: format!("{url}/mcp"), headers: vec![bearer] }
+    McpServer {
+        name: "teamster".to_owned(),
+        url: format!("{url}/mcp"),
+        headers: vec![bearer],
+        tool_timeout: None,
+    }
 }
 
 fn begin(directory: &Path) -> Begin {
