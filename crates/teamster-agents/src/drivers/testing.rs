@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, DuplexStream};
 
 use super::Driver;
-use crate::agent::{Begin, McpServer, PermissionId, Refusal, Resume};
+use crate::agent::{Begin, Event, McpServer, PermissionId, Refusal, Resume};
 use crate::dialogue::{Dialogue, Said, Source};
 
 /// As long as a handshake may take.
@@ -136,8 +136,7 @@ fn begin(rest: &str) -> Begin {
     let mut begin = Begin {
         directory: words.next().unwrap().into(),
         mcp_servers: vec![server],
-        resume: None,
-        model: None,
+        ..Begin::default()
     };
     while let Some(word) = words.next() {
         match word {
@@ -174,4 +173,89 @@ pub(crate) fn check(driver: fn() -> Box<dyn Driver>, file: ExpectFile) {
         played
     });
     file.assert_eq(&(played.join("\n") + "\n"));
+}
+
+/// A pseudo-random number below `n`; the same ones in every run.
+fn below(seed: &mut u64, n: usize) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 33) as usize % n.max(1)
+}
+
+/// Cuts something out of a line, doubles it, or puts something else there.
+fn mutate(line: &str, seed: &mut u64) -> String {
+    const OTHERS: [&str; 10] =
+        ["null", "-1", "{}", "[]", "\"\"", "1e999", "\"s\"", "\u{0}", "\"id\":3,", "\\ud800"];
+    let mut ends = [below(seed, line.len()), below(seed, line.len())];
+    ends.sort_unstable();
+    let [from, to] = ends.map(|end| line.floor_char_boundary(end));
+    let (before, middle, after) = (&line[..from], &line[from..to], &line[to..]);
+    match below(seed, 4) {
+        0 => format!("{before}{after}"),
+        1 => format!("{before}{middle}{middle}{after}"),
+        2 => format!("{before}{}{after}", OTHERS[below(seed, OTHERS.len())]),
+        _ => line.to_owned(),
+    }
+}
+
+/// Makes a line that answers whatever the driver waits for, if its number is right.
+pub(crate) type Answer = fn(&mut dyn FnMut(usize) -> usize) -> String;
+
+/// Whatever a program says, every begin, prompt and permission is answered exactly once, and the end comes last.
+pub(crate) async fn check_at_random(
+    driver: fn() -> Box<dyn Driver>,
+    talks: &[&str],
+    n_turns_min: usize,
+    answer: Answer,
+) {
+    let lines = talks.iter().flat_map(|talk| talk.lines());
+    let said: Vec<&str> = lines.filter_map(|line| line.strip_prefix("< ")).collect();
+    let mut n_turns = 0;
+    for round in 0..300 {
+        n_turns += play_at_random(driver(), round, &said, answer).await;
+    }
+    assert!(n_turns > n_turns_min, "the rounds have hardly got anywhere: {n_turns} turns");
+}
+
+/// Returns how many turns there were.
+async fn play_at_random(
+    driver: Box<dyn Driver>,
+    round: u64,
+    said: &[&str],
+    answer: Answer,
+) -> usize {
+    let mut seed = round;
+    let mut player = Player::new(driver);
+    let mut heard = Vec::new();
+    let (mut n_begun, mut n_prompts) = (0, 0);
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+        match below(&mut seed, 8) {
+            0 => {
+                let begin = Begin { directory: "/work".into(), ..Begin::default() };
+                let begun = player.dialogue.begin(&begin, Duration::from_secs(600));
+                n_begun += usize::from(begun.is_ok());
+            }
+            1 => n_prompts += usize::from(player.dialogue.prompt("go").is_ok()),
+            2 => player.dialogue.cancel().unwrap(),
+            3 | 4 => player.script.line(&answer(&mut |n| below(&mut seed, n))),
+            _ => player.script.line(&mutate(said[below(&mut seed, said.len())], &mut seed)),
+        }
+        while let Some(Some(event)) = player.dialogue.next().now_or_never() {
+            heard.push(event);
+        }
+    }
+    player.script.say(Ok(None));
+    while let Some(event) = player.dialogue.next().await {
+        heard.push(event);
+    }
+    let count = |is: fn(&Event) -> bool| heard.iter().filter(|event| is(event)).count();
+    let n_answers = count(|event| matches!(event, Event::Started(_) | Event::NotStarted { .. }));
+    assert_eq!(n_answers, n_begun, "round {round}: {heard:#?}");
+    let n_ended = count(|event| matches!(event, Event::TurnEnded(_)));
+    assert_eq!(n_ended, n_prompts, "round {round}: {heard:#?}");
+    let n_asked = count(|event| matches!(event, Event::PermissionAsked { .. }));
+    let n_answered = count(|event| matches!(event, Event::PermissionAnswered { .. }));
+    assert_eq!(n_answered, n_asked, "round {round}: {heard:#?}");
+    assert!(matches!(heard.last(), Some(Event::Exited { .. })), "round {round}: {heard:#?}");
+    n_prompts
 }
