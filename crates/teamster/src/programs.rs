@@ -73,12 +73,15 @@ impl Default for Program {
 pub enum Driver {
     /// The Agent Client Protocol, over stdin and stdout.
     Acp,
+    /// Claude Code's own lines of JSON, over stdin and stdout.
+    Claude,
 }
 
 impl Driver {
     pub fn word(self) -> &'static str {
         match self {
             Self::Acp => "acp",
+            Self::Claude => "claude",
         }
     }
 }

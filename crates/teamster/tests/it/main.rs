@@ -8,6 +8,7 @@ mod crash;
 mod disk;
 mod door;
 mod driven_agents;
+mod driven_claude;
 mod errands;
 mod fuzz;
 mod history;
