@@ -184,7 +184,7 @@ pub struct Usage {
     pub cost: Option<Cost>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: u64,
     pub output: u64,
@@ -297,12 +297,15 @@ pub struct Begin {
     pub resume: Option<Resume>,
     /// A model that the program is asked to use, if it offers it. [`Started::model`] tells what came of it.
     pub model: Option<String>,
+    /// A random number, of which a driver can make the name of a new session.
+    pub nonce: u128,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resume {
     pub session: String,
-    /// A session that cannot be resumed becomes a new one, instead of a failure.
+    /// A session that cannot be resumed becomes a new one, instead of a failure. Programs that are told by their arguments
+    /// cannot do that in the same process: they do not start, and are to be launched again.
     pub or_new: bool,
     /// What the session is known to have cost so far, in millionths of a dollar.
     pub spent_micros: u64,

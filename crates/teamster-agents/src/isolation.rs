@@ -51,6 +51,7 @@ pub enum Step {
     Proc,
     Masks,
     Privileges,
+    Files,
     Directory,
     Program,
 }
@@ -65,6 +66,7 @@ impl fmt::Display for Step {
             Self::Proc => "mounting a fresh /proc",
             Self::Masks => "masking a directory",
             Self::Privileges => "giving up privileges",
+            Self::Files => "writing its private files",
             Self::Directory => "entering the working directory",
             Self::Program => "starting the program",
         })

@@ -1,8 +1,11 @@
 //! What is launched, and how it ended.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::isolation::Isolation;
 
@@ -26,6 +29,7 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
     /// Directories that the program finds empty, where [`Isolation::masks`].
     pub masked: Vec<PathBuf>,
+    pub private: Option<Private>,
     pub isolation: Isolation,
     /// A longer line of its output is thrown away.
     pub line_bytes_max: usize,
@@ -43,10 +47,33 @@ impl Launch {
             passed_on: Vec::new(),
             environment: Vec::new(),
             masked: Vec::new(),
+            private: None,
             isolation,
             line_bytes_max: LINE_BYTES_MAX,
             stderr_tail_bytes: STDERR_TAIL_BYTES,
         }
+    }
+}
+
+/// Files of one launch, such as one with its token. Where [`Isolation::masks`], nobody else sees them, and no disk does;
+/// elsewhere they are the user's own.
+#[derive(Debug, Clone)]
+pub struct Private {
+    /// Made for this launch, and removed after it; it must not be there yet. Absolute.
+    pub directory: PathBuf,
+    pub files: Vec<PrivateFile>,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateFile {
+    pub name: String,
+    pub contents: String,
+}
+
+/// What is private is not for logs.
+impl fmt::Debug for PrivateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateFile").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ const ID_BYTES_MAX: usize = 100;
 pub struct Note {
     pub program: String,
     pub isolation: String,
+    /// The directory with its private files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<PathBuf>,
 }
 
 /// A launch of an earlier hub that was not seen to end, and what became of it.
@@ -61,13 +64,27 @@ impl Launches {
         let path = self.path(id)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         // Not synced: if the machine goes down, so do the processes that it tells of.
+        let note_bytes = serde_json::to_vec(note)?;
         let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(&serde_json::to_vec(note)?)
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let made = file.write_all(&note_bytes).and_then(|()| match &note.private {
+            // Never one that is there already, which could be anybody's.
+            Some(private) => std::fs::DirBuilder::new().mode(0o700).create(private),
+            None => Ok(()),
+        });
+        if made.is_err() {
+            std::fs::remove_file(path)?;
+        }
+        made
     }
 
     pub(crate) fn end(&self, id: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path(id)?)
+        let path = self.path(id)?;
+        if let Some(private) = read_note(&path).and_then(|note| note.private) {
+            // If it cannot be, the token in it is worth nothing any more.
+            let _ = remove_own(&private);
+        }
+        std::fs::remove_file(path)
     }
 
     fn path(&self, id: &str) -> io::Result<PathBuf> {
@@ -111,6 +128,18 @@ impl Launches {
             self.end(&leftover.id)?;
         }
         Ok(leftovers)
+    }
+}
+
+/// Removes a directory that we made, unless another user's has taken its place since.
+fn remove_own(directory: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(directory) {
+        Ok(found) if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() => {
+            std::fs::remove_dir_all(directory)
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -133,6 +133,7 @@ impl Supervisor {
         let note = Note {
             program: launch.program.to_string_lossy().into_owned(),
             isolation: launch.isolation.to_string(),
+            private: launch.private.as_ref().map(|private| private.directory.clone()),
         };
         self.launches.begin(&id, &note).map_err(noted)?;
         let launched = match timeout(START_PATIENCE, self.start(launch)).await {
@@ -297,6 +298,7 @@ impl Watched {
             directory: launch.directory.into(),
             environment,
             masked: launch.masked.into_iter().map(Into::into).collect(),
+            private: launch.private.map(|private| (private.directory.into(), private.files)),
         });
         if let Some(requests) = &mut self.requests {
             // A launcher that does not take it has ended, and its report says why.

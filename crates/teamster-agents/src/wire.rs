@@ -17,6 +17,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Failure;
+use crate::launch::PrivateFile;
 
 /// An order holds a program's arguments and environment, which the kernel limits to some megabytes together.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -29,6 +30,8 @@ pub(crate) struct Order {
     pub(crate) directory: OsString,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) masked: Vec<OsString>,
+    /// A directory of its own, and what is written there.
+    pub(crate) private: Option<(OsString, Vec<PrivateFile>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

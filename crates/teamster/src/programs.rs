@@ -73,6 +73,8 @@ impl Default for Program {
 pub enum Driver {
     /// The Agent Client Protocol, over stdin and stdout.
     Acp,
+    /// Claude Code's own lines of JSON, over stdin and stdout.
+    Claude,
     /// Codex's own protocol, that of `codex app-server`.
     Codex,
 }
@@ -81,6 +83,7 @@ impl Driver {
     pub fn word(self) -> &'static str {
         match self {
             Self::Acp => "acp",
+            Self::Claude => "claude",
             Self::Codex => "codex",
         }
     }
@@ -143,7 +146,7 @@ impl Program {
     /// Says whether a role can choose its model before it starts.
     pub fn has_model_choice(&self) -> bool {
         let by_driver = match self.driver {
-            Driver::Acp => false,
+            Driver::Acp | Driver::Claude => false,
             Driver::Codex => true,
         };
         by_driver || self.model_env.is_some() || !self.model_args.is_empty()

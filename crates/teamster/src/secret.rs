@@ -18,6 +18,13 @@ pub fn new_secret() -> String {
     format!("tmst_{}", String::from(SecretHash(bytes)))
 }
 
+/// A random number that no other is like.
+pub fn nonce() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).unwrap_or_else(|error| no_randomness(error));
+    u128::from_ne_bytes(bytes)
+}
+
 /// Without randomness there are no safe tokens and no unique commits; there is nothing sensible to go on with.
 fn no_randomness(error: getrandom::Error) -> ! {
     panic!("the system gives no random numbers: {error}")

@@ -28,7 +28,7 @@ use serde_json::value::RawValue;
 use self::calls::Calls;
 use self::models::Models;
 use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
-use super::{Driver, Out, usage_limit};
+use super::{Driver, Out, micros, usage_limit};
 use crate::agent::{
     Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, OPTIONS_MAX,
     PermissionId, PermissionKind, PermissionOption, Piece, Program, STEPS_MAX, Started, Step,
@@ -528,15 +528,6 @@ fn text(block: ContentBlock) -> String {
         ContentBlock::Audio(_) => "[a sound]".to_owned(),
         _ => String::new(),
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cast of a float saturates"
-)]
-fn micros(amount: f64) -> u64 {
-    (amount * 1e6).round() as u64
 }
 
 fn steps(entries: Vec<PlanEntry>) -> Vec<Step> {

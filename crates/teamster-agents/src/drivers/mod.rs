@@ -2,15 +2,20 @@
 //! to lines. It waits for nothing and keeps no time; that is [`crate::dialogue`]'s part.
 
 pub mod acp;
+pub mod claude;
 pub mod codex;
 mod json_rpc;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage_limit;
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::agent::{Begin, Event, MESSAGE_BYTES_MAX, PermissionId, clipped};
+use crate::launch::PrivateFile;
 
 /// A driver as `programs.toml` names it.
 #[derive(Debug, Clone, Copy)]
@@ -22,15 +27,31 @@ pub struct Entry {
 /// Every driver there is.
 pub const ALL: &[Entry] = &[
     Entry { name: "acp", make: || Box::new(acp::Acp::default()) },
+    Entry { name: "claude", make: || Box::new(claude::Claude::default()) },
     Entry { name: "codex", make: || Box::new(codex::Codex::default()) },
 ];
 
+/// What a driver wants for the launch of its program, beside what the program is configured to be started with.
+#[derive(Debug, Clone, Default)]
+pub struct Preparation {
+    /// They come last.
+    pub args: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// Files in the launch's private directory.
+    pub files: Vec<PrivateFile>,
+}
+
 /// Translates for one process of one kind of program.
 ///
-/// The dialogue sees to it that the commands come at their time: `begin` first and once, then one `prompt` at a time and
-/// `cancel` only during a turn. For `begin` a driver says `Started` or `NotStarted` at some time, for every `prompt`
+/// `prepare` comes before the program is launched, if it is launched at all; the same `Begin` follows. The dialogue sees
+/// to it that the commands come at their time: `begin` first and once, then one `prompt` at a time and `cancel` only during
+/// a turn. For `begin` a driver says `Started` or `NotStarted` at some time, for every `prompt`
 /// `TurnEnded`; what was pending when the program exits is the dialogue's.
 pub trait Driver: Send {
+    /// Says what the program is to be launched with. `private` is where its files will be.
+    fn prepare(&mut self, _begin: &Begin, _private: &Path) -> Preparation {
+        Preparation::default()
+    }
     fn begin(&mut self, begin: &Begin, out: &mut Out);
     fn prompt(&mut self, text: &str, out: &mut Out);
     fn cancel(&mut self, out: &mut Out);
@@ -69,4 +90,14 @@ impl Out {
             }
         }
     }
+}
+
+/// Millionths of an amount of money.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast of a float saturates"
+)]
+fn micros(amount: f64) -> u64 {
+    (amount * 1e6).round() as u64
 }

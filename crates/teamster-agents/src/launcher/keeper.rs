@@ -1,6 +1,8 @@
 //! Starts the program, reaps whatever ends, and ends everything: when the program ends, or when the hub's side does.
 
-use std::io::BufReader;
+use std::fs::OpenOptions;
+use std::io::{BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,6 +17,7 @@ use rustix::process::{
 
 use super::NotHeld;
 use crate::isolation::{Failure, Step};
+use crate::launch::PrivateFile;
 use crate::process;
 #[cfg(target_os = "linux")]
 use crate::processes;
@@ -40,13 +43,19 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
     let Some(order) = wire::hear::<Order>(&mut hub)? else { return Ok(()) };
     match reach {
         #[cfg(target_os = "linux")]
-        Reach::Namespace => super::namespaces::furnish(&order.masked)?,
+        Reach::Namespace => {
+            let private = order.private.as_ref().map(|(directory, _)| directory.as_os_str());
+            super::namespaces::furnish(&order.masked, private)?;
+        }
         #[cfg(target_os = "linux")]
         Reach::Descendants => {
             let us = rustix::process::getpid();
             rustix::process::set_child_subreaper(Some(us)).map_err(Failure::at(Step::Subreaper))?;
         }
         Reach::Group => {}
+    }
+    if let Some((directory, files)) = &order.private {
+        write(Path::new(directory), files)?;
     }
     let program = start(order, handed)?;
     // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
@@ -61,8 +70,22 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
     })
 }
 
+/// Writes what only the program may read.
+fn write(directory: &Path, files: &[PrivateFile]) -> Result<(), Failure> {
+    for PrivateFile { name, contents } in files {
+        let path = directory.join(name);
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(contents.as_bytes())).map_err(|error| Failure {
+            step: Step::Files,
+            why: format!("{}: {error}", path.display()),
+        })?;
+    }
+    Ok(())
+}
+
 fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
-    let Order { program, args, directory, environment, masked: _ } = order;
+    let Order { program, args, directory, environment, masked: _, private: _ } = order;
     let Handed { stdin, stdout } = handed;
     if !Path::new(&directory).is_dir() {
         let why = format!("there is no directory {}", Path::new(&directory).display());

@@ -1,6 +1,6 @@
 //! Pid and mount namespaces: the launcher outside, and what the first process inside prepares before the program starts.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -140,21 +140,27 @@ fn read<'a>(mut socket: &UnixStream, buffer: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Prepares the inside of the namespaces for the program.
-pub(super) fn furnish(masked: &[OsString]) -> Result<(), Failure> {
+pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<(), Failure> {
     // Should the launcher be killed, the end of its socket would tell us too; this holds even if we are stopped.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Init))?;
     // What we know and where we are is not for the program, which may be the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Init))?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(Failure::at(Step::Proc))?;
+    let ours_alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", ours_alone).map_err(Failure::at(Step::Proc))?;
     let harmless = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", harmless, None).map_err(Failure::at(Step::Proc))?;
+    let hide = |directory: &OsStr, flags: MountFlags, mode: &CStr| {
+        mount("tmpfs", directory, "tmpfs", harmless | flags, Some(mode)).map_err(|error| {
+            let directory = std::path::Path::new(directory).display();
+            Failure { step: Step::Masks, why: format!("{directory}: {error}") }
+        })
+    };
     for directory in masked {
-        mount("tmpfs", directory, "tmpfs", harmless | MountFlags::RDONLY, Some(c"mode=0555"))
-            .map_err(|error| {
-                let directory = std::path::Path::new(directory).display();
-                Failure { step: Step::Masks, why: format!("{directory}: {error}") }
-            })?;
+        hide(directory, MountFlags::RDONLY, c"mode=0555")?;
+    }
+    // What is written there only this program sees, though others are the same user.
+    if let Some(directory) = private {
+        hide(directory, MountFlags::empty(), c"mode=0700")?;
     }
     give_up_privileges().map_err(Failure::at(Step::Privileges))
 }

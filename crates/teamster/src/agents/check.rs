@@ -11,10 +11,10 @@ use teamster_agents::launch::Launch;
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
-use super::incarnation::{HANDSHAKE_PATIENCE, driver, filled, grace};
+use super::incarnation::{HANDSHAKE_PATIENCE, driver, filled, grace, prepared};
 use crate::programs::Program;
 use crate::settings::Mcp;
-use crate::tasks;
+use crate::{secret, tasks};
 
 /// How long a program that was tried out may take to end; then it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(30);
@@ -59,10 +59,13 @@ pub async fn check(
     let isolation = trial.supervisor.probe("probe").await.best();
     let directory = std::env::temp_dir();
     let launch = filled(Launch::new("check", path, isolation), program, None, mcp, &directory);
+    let begin = Begin { directory, nonce: secret::nonce(), ..Begin::default() };
+    let mut driver = driver(program);
+    let launch = prepared(launch, driver.as_mut(), &begin);
     let started = trial.supervisor.launch(launch).await?;
     let process = started.process;
-    let mut dialogue = Dialogue::new(driver(program), started.stdout, started.stdin);
-    dialogue.begin(&Begin { directory, ..Begin::default() }, HANDSHAKE_PATIENCE)?;
+    let mut dialogue = Dialogue::new(driver, started.stdout, started.stdin);
+    dialogue.begin(&begin, HANDSHAKE_PATIENCE)?;
     let mut outcome = Err("it ended".to_owned());
     while let Some(event) = dialogue.next().await {
         match event {

@@ -8,8 +8,8 @@ use teamster_agents::agent::{
     Begin, Event, McpServer, PermissionId, PermissionOption, Resume, ToolCall, TurnEnd,
 };
 use teamster_agents::dialogue::Dialogue;
-use teamster_agents::drivers;
-use teamster_agents::launch::{Grace, Launch, Terminate};
+use teamster_agents::drivers::{self, Preparation};
+use teamster_agents::launch::{Grace, Launch, Private, Terminate};
 use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
@@ -33,6 +33,7 @@ use super::guard::{Guard, Verdict};
 use super::spending::Spending;
 use super::{Shared, outcome, until};
 use crate::programs::{Driver, Ends, Program};
+use crate::secret;
 use crate::settings::Mcp;
 
 /// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
@@ -64,14 +65,24 @@ enum Came {
     ToNothing(String),
     /// Its account has nothing left.
     ToAPause { until: Timestamp, why: String },
+    /// The program was not able to go on with its session.
+    NotResumed(String),
 }
 
 /// Runs one incarnation and has its end recorded once all of it is gone.
 pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &str) -> End {
     let (id, incarnation) = (agent.id.clone(), agent.incarnation);
-    let came = match begin(shared, agent, role, secret).await {
-        Ok(talk) => talk.run().await,
-        Err(why) => Came::ToNothing(why),
+    let mut session = agent.session.as_deref();
+    let came = loop {
+        let came = match begin(shared, agent, role, secret, session).await {
+            Ok(talk) => talk.run().await,
+            Err(why) => Came::ToNothing(why),
+        };
+        // The program may have lost it, or have been cut off before there was anything to keep.
+        let Came::NotResumed(why) = came else { break came };
+        let says = format!("it begins a new session, because {why}");
+        shared.tell(agent::Command::Warn { id: agent.id.clone(), says }).await;
+        session = None;
     };
     shared.live.ended(&agent.id);
     let (command, end) = match came {
@@ -81,7 +92,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
             let account = role.account.clone();
             (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
         }
-        Came::ToNothing(why) => {
+        Came::ToNothing(why) | Came::NotResumed(why) => {
             let outcome = Outcome::failed(Ending::Crashed, why);
             (agent::Command::End { id, incarnation, outcome }, End::ProgramFailed)
         }
@@ -96,6 +107,8 @@ struct Talk<'a> {
     agent: &'a Agent,
     role: &'a Role,
     program: Program,
+    /// It is to go on with an earlier session.
+    resumes: bool,
     process: Process,
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
     transcript: Conversation,
@@ -122,6 +135,7 @@ async fn begin<'a>(
     agent: &'a Agent,
     role: &'a Role,
     secret: &str,
+    session: Option<&str>,
 ) -> Result<Talk<'a>, String> {
     let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
     let program = known.program.clone();
@@ -134,10 +148,6 @@ async fn begin<'a>(
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
-    let started = shared.supervisor.launch(launch).await;
-    let Started { process, stdin, stdout } =
-        started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-    let mut dialogue = Dialogue::new(driver(&program), stdout, stdin);
     let can_resume = program.load_session;
     let begin = Begin {
         directory,
@@ -147,13 +157,20 @@ async fn begin<'a>(
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
             tool_timeout: Some(Duration::from_millis(shared.mcp.stream_timeout.get().into())),
         }],
-        resume: agent.session.as_deref().filter(|_| can_resume).map(|session| Resume {
+        resume: session.filter(|_| can_resume).map(|session| Resume {
             session: session.to_owned(),
             or_new: true,
             spent_micros: agent.used.microdollars,
         }),
         model: model.map(str::to_owned),
+        nonce: secret::nonce(),
     };
+    let mut driver = driver(&program);
+    let launch = prepared(launch, driver.as_mut(), &begin);
+    let started = shared.supervisor.launch(launch).await;
+    let Started { process, stdin, stdout } =
+        started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
         Conversation::new(format!("agent.{}", agent.id)).map_err(|error| error.to_string())?;
@@ -162,6 +179,7 @@ async fn begin<'a>(
         agent,
         role,
         program,
+        resumes: begin.resume.is_some(),
         process,
         dialogue,
         transcript,
@@ -306,7 +324,8 @@ impl Talk<'_> {
                 self.begin_turn(started.resumed).await
             }
             Event::NotStarted { message } => {
-                Some(Came::ToNothing(self.last_signs(&format!("it did not start: {message}"))))
+                let why = self.last_signs(&format!("it did not start: {message}"));
+                Some(if self.resumes { Came::NotResumed(why) } else { Came::ToNothing(why) })
             }
             Event::Text(piece) => {
                 // Another message is not the rest of this one.
@@ -611,9 +630,25 @@ pub(super) fn filled(
     launch
 }
 
+/// Adds to a launch what its driver wants for it. Files of a launch are not in the data, which is hidden from it, nor in its
+/// project, which is the user's.
+pub(super) fn prepared(
+    mut launch: Launch,
+    driver: &mut dyn drivers::Driver,
+    begin: &Begin,
+) -> Launch {
+    let directory = std::env::temp_dir().join(format!("teamster-launch-{:032x}", begin.nonce));
+    let Preparation { args, environment, files } = driver.prepare(begin, &directory);
+    launch.args.extend(args);
+    launch.environment.extend(environment);
+    launch.private = (!files.is_empty()).then_some(Private { directory, files });
+    launch
+}
+
 pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {
     match program.driver {
         Driver::Acp => Box::new(drivers::acp::Acp::default()),
+        Driver::Claude => Box::new(drivers::claude::Claude::default()),
         Driver::Codex => Box::new(drivers::codex::Codex::default()),
     }
 }

@@ -30,6 +30,14 @@ fn programs_that_are_built_in() {
         );
     }
     expect![[r#"
+        claude: ["--disallowedTools", "Monitor,ScheduleWakeup", "--model", "MODEL"]
+          ends by Stdin in 5 s
+          load true, wait 240 s
+          CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
+          CLAUDE_CODE_DISABLE_CRON=1
+          CLAUDE_CODE_DISABLE_MCP_TASK_BACKGROUND=1
+          DISABLE_AUTOUPDATER=1
+          MCP_TOOL_TIMEOUT=600000
         claude-agent-acp: []
           ends by Stdin in 5 s
           load true, wait 240 s
@@ -74,7 +82,7 @@ fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
     assert_eq!(goose.command, "goose");
     assert_eq!(goose.pass.iter().map(ToString::to_string).collect::<Vec<_>>(), ["MY_KEY"]);
     let unknown = programs.find("cline").expect_err("nobody added it");
-    expect![[r#"there is no program "cline"; there are claude-agent-acp, codex, codex-acp, gemini, goose, mine, opencode, scripted"#]]
+    expect![[r#"there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, mine, opencode, scripted"#]]
         .assert_eq(&unknown);
 }
 
@@ -100,6 +108,6 @@ fn programs_are_found_on_the_path() {
     let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
     assert_eq!(own, std::env::current_exe().expect("a test has a file"));
     let none = programs.choose(None, &[]).expect_err("there is no PATH");
-    expect!["no agent program is on the PATH; install one of claude-agent-acp, codex, codex-acp, gemini, goose, opencode"]
+    expect!["no agent program is on the PATH; install one of claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode"]
         .assert_eq(&none);
 }

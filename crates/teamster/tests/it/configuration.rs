@@ -98,6 +98,7 @@ fn programs_and_their_versions() {
     let (printed, _) = place.run(&["program", "list"]);
     let own = std::fs::canonicalize(program()).expect("it is there");
     expect![[r#"
+        claude             claude claude is not on your PATH
         claude-agent-acp   acp    claude-agent-acp is not on your PATH
         codex              codex  codex is not on your PATH
         codex-acp          acp    codex-acp is not on your PATH

@@ -8,6 +8,7 @@ mod crash;
 mod disk;
 mod door;
 mod driven_agents;
+mod driven_claude;
 mod driven_codex;
 mod errands;
 mod fuzz;

@@ -14,7 +14,8 @@ use std::process::Command;
 use expect_test::expect;
 use rustix::io::{FdFlags, fcntl_setfd};
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launch::How;
+use teamster_agents::launch::{How, Launch, Private, PrivateFile};
+use teamster_agents::supervisor::Error;
 
 use super::{ALL, World, by_itself, exited, line, offered, rest, shell, supervisor};
 use crate::hub::program;
@@ -31,6 +32,7 @@ try kill -0 "$HUB"
 try test -e "/proc/$HUB"
 try ls "/proc/1/cwd/"
 try cat /proc/1/environ
+try cat "$PRIVATE/file"
 "#;
 
 /// Tries to get at them by all that a shell offers. Only for where it cannot.
@@ -59,7 +61,10 @@ async fn look_around(directory: &Path, script: &str, isolation: Isolation) -> St
     std::fs::write(data.join("token"), "the operator's token\n").expect("a token");
     let mut launch = shell(script, isolation);
     launch.masked.push(data.clone());
+    let private = directory.join("private");
+    launch.private = Some(private_file(&private));
     launch.environment = vec![
+        ("PRIVATE".into(), private.into()),
         ("DATA".into(), data.into()),
         ("OUT".into(), out.into()),
         ("HUB".into(), std::process::id().to_string().into()),
@@ -69,6 +74,43 @@ async fn look_around(directory: &Path, script: &str, isolation: Isolation) -> St
     assert_eq!(exited(&agent).await, by_itself(How::Code(0)));
     let said = said.replace(&*directory.to_string_lossy(), "<dir>");
     said.replace(&std::process::id().to_string(), "<hub>")
+}
+
+fn private_file(directory: &Path) -> Private {
+    let file = PrivateFile { name: "file".to_owned(), contents: "a token\n".to_owned() };
+    Private { directory: directory.to_owned(), files: vec![file] }
+}
+
+/// The agents of a hub are the same user, and are not to find each other's tokens.
+#[tokio::test]
+async fn private_files_are_those_of_one_launch() {
+    for isolation in offered(ALL).await {
+        let world = World::new();
+        let directory = world.directory.path().join("private");
+        let file = directory.join("file");
+        let mut launch = shell(
+            "stat -c %a \"$1\" \"$1/file\" | tr '\\n' ' '; cat \"$1/file\"; exec cat",
+            isolation,
+        );
+        launch.args.extend(["sh".into(), directory.clone().into()]);
+        launch.private = Some(private_file(&directory));
+        let mut agent = world.launch(launch.clone()).await;
+        assert_eq!(line(&mut agent).await, "700 600 a token", "{isolation}");
+        assert_eq!(file.exists(), !isolation.masks(), "{isolation}");
+        // What is there already could be anybody's, and stays.
+        let second = Launch { id: format!("{}-2", launch.id), ..launch.clone() };
+        let second = world.supervisor.launch(second).await;
+        assert!(matches!(second, Err(Error::Note { .. })), "{isolation}: {second:?}");
+        assert!(directory.exists() && world.n_notes() == 1, "{isolation}");
+        agent.process.kill();
+        exited(&agent).await;
+        assert!(!directory.exists() && world.n_notes() == 0, "{isolation}");
+        // Nothing is left of one that was never started.
+        let no_program = Launch { program: "/no/such/program".into(), ..launch };
+        let failed = world.supervisor.launch(no_program).await;
+        assert!(matches!(failed, Err(Error::Failed(_))), "{isolation}: {failed:?}");
+        assert!(!directory.exists() && world.n_notes() == 0, "{isolation}");
+    }
 }
 
 async fn assert_sees_nothing(directory: &Path) {
@@ -84,6 +126,7 @@ async fn assert_sees_nothing(directory: &Path) {
         cannot: test -e /proc/<hub>
         cannot: ls /proc/1/cwd/
         cannot: cat /proc/1/environ
+        can: cat <dir>/private/file
         cannot: cat <dir>/data/token
         cannot: cat <dir>/data/token
         still here, as the hub's user
