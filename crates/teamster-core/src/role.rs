@@ -132,6 +132,14 @@ pub struct Role {
     /// Whose usage limit its program shares: agents of one account are parked together.
     #[serde(default)]
     pub account: Arc<str>,
+    /// How long its program waits for the answer to a tool call.
+    #[serde(default = "usual_wait_ms")]
+    pub max_wait_ms: u64,
+}
+
+/// Less than the shortest patience of a known program.
+fn usual_wait_ms() -> u64 {
+    50_000
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -335,6 +335,15 @@ impl State {
         .min_by_key(|(at, _)| *at)
     }
 
+    /// Returns how long whoever calls waits for an answer, in ms, if that is known: one of our own agents.
+    pub fn patience_ms(&self, caller: &Caller) -> Option<u64> {
+        let agent = self.agents.of_caller(caller)?;
+        // A person may run an adopted one in any program.
+        let is_ours = agent.phase != agent::Phase::Adopted;
+        let role = self.roles.get(agent.role.as_str()).filter(|_| is_ours);
+        role.map(|role| role.max_wait_ms)
+    }
+
     /// Returns the run, if this token may use it, or the sentence that refuses it.
     pub fn check_run(&self, token: &token::Token, run: &RunName) -> Result<(), String> {
         match &token.run {

@@ -17,6 +17,8 @@ use tokio::sync::mpsc;
 use crate::access::{Scope, allowed};
 use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::{Catalogue, Entry};
+use crate::door::http::PATIENCE;
+use crate::errands;
 use crate::hub::{self, Done, Failure, Hub};
 
 /// What a tool says when it succeeds.
@@ -216,6 +218,11 @@ impl Call<'_> {
     /// Returns who calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Returns how long the caller waits for an answer.
+    pub(crate) fn patience(&self) -> Duration {
+        errands::patience(&self.hub.state(), &self.caller, PATIENCE)
     }
 
     /// Returns what the caller's client can do.

@@ -15,7 +15,7 @@ use teamster_core::ids::ErrandId;
 use teamster_core::key::Key;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Event};
+use teamster_core::{Caller, Command, Event, State};
 
 use crate::Set;
 use crate::access::Scope;
@@ -142,7 +142,8 @@ async fn call_that_waits(
     request.key = Some(key.key.to_string());
     let (answers, client) = (request.answers.clone(), request.client);
     let mut running = start(served.clone(), token.clone(), scope.clone(), request);
-    if let Ok(outcome) = tokio::time::timeout(served.patience, &mut running).await {
+    let patience = patience(&state, &Caller::of(token), served.patience);
+    if let Ok(outcome) = tokio::time::timeout(patience, &mut running).await {
         let carried = || Carried { answers, key: Some(key.key.to_string()) };
         return Ok(called_of(served, outcome?, carried, whom));
     }
@@ -165,6 +166,11 @@ async fn call_that_waits(
             Ok(handed_over(&errand, client, entry))
         }
     }
+}
+
+/// Returns how long whoever calls waits for an answer: what is known of its program, or else the usual.
+pub(crate) fn patience(state: &State, caller: &Caller, usual: Duration) -> Duration {
+    state.patience_ms(caller).map_or(usual, Duration::from_millis)
 }
 
 /// Says to whom the call does not return that it goes on.
@@ -203,7 +209,8 @@ async fn join(
     }
     let progress = |waited: Duration| request.progress.waited(waited);
     let topic = Topic::Errand(id);
-    let changed = wait(hub, &topic, served.patience, progress, |state| {
+    let patience = patience(&hub.state(), &Caller::of(token), served.patience);
+    let changed = wait(hub, &topic, patience, progress, |state| {
         let errand = state.errands.get(id).cloned();
         Some(errand).filter(|errand| errand.as_ref().is_none_or(|errand| !errand.is_ready()))
     });

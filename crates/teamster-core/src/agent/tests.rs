@@ -24,6 +24,7 @@ fn role(name: &str, limits: Limits) -> Role {
         prompt: "You write code.".into(),
         permissions: Permissions::default(),
         account: "goose".into(),
+        max_wait_ms: 50_000,
     }
 }
 
@@ -374,7 +375,7 @@ fn roles_change_only_where_they_differ() {
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
             {"role":{"removed":{"name":"lead"}}}
-            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose"}}}}"#]],
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000}}}}"#]],
     );
     let (_, sync) = roles();
     check(

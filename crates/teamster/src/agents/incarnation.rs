@@ -301,6 +301,11 @@ impl Talk<'_> {
                 () = tokio::time::sleep_until(silent_at),
                     if self.dialogue.in_turn() && asked.is_empty() =>
                 {
+                    // One that waits for others is silent because of them.
+                    if hub.idlers().contains(&id.principal()) {
+                        self.heard_at = Instant::now();
+                        continue;
+                    }
                     let says = format!("nothing was heard of it for {} s", stall.as_secs());
                     return Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says));
                 }

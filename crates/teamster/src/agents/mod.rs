@@ -41,7 +41,7 @@ use crate::clock::Clock;
 use crate::config::{self, DataFiles};
 use crate::hub::Handle;
 use crate::prices::Prices;
-use crate::programs::Programs;
+use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Mcp, Money, Pool};
 use crate::{secret, tasks};
 
@@ -372,18 +372,20 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
     let convert = |role: &crate::roles::Role| -> Result<role::Role, String> {
         let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
         // One that is not installed keeps its name; whoever drafts it is told.
-        let (program, account) =
+        let (program, account, max_wait_s) =
             match programs.choose(wanted.map(|name| name.as_str()), search_path) {
                 Ok((known, _)) => {
                     let account = known.program.account.as_ref().unwrap_or(known.name);
-                    (known.name.as_str().to_owned(), account.as_str().into())
+                    let max_wait_s = known.program.max_wait_s.get();
+                    (known.name.as_str().to_owned(), account.as_str().into(), max_wait_s)
                 }
                 Err(_) => {
                     let wanted = wanted.map(|name| name.as_str()).unwrap_or_default();
-                    (wanted.to_owned(), wanted.into())
+                    (wanted.to_owned(), wanted.into(), Program::default().max_wait_s.get())
                 }
             };
         let limits = &role.limits;
+        let max_wait_ms = u64::from(max_wait_s) * 1_000;
         Ok(role::Role {
             name: RoleName::parse(role.name.as_str()).map_err(|error| error.to_string())?,
             description: role.description.as_str().into(),
@@ -405,6 +407,7 @@ fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Ro
             prompt: role.prompt.as_str().into(),
             permissions: permissions(&role.permissions),
             account,
+            max_wait_ms,
         })
     };
     let usable = configuration.roles.iter().filter_map(|role| {
@@ -437,6 +440,7 @@ pub(crate) mod tests {
             prompt: "".into(),
             permissions: super::permission::Permissions::default(),
             account: "".into(),
+            max_wait_ms: 50_000,
         }
     }
 }

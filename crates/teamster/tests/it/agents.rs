@@ -300,3 +300,24 @@ fn a_program_is_checked_by_shaking_hands() {
     assert!(!broken.status.success());
     assert!(String::from_utf8_lossy(&broken.stderr).contains("broken does not work"), "{broken:?}");
 }
+
+#[test]
+fn a_call_waits_as_long_as_the_caller_s_program_does() {
+    // The wait ends five seconds before the program's patience does, and not when the child ends.
+    let world = World::start("[programs.scripted]\nmax_wait_s = 6\n");
+    let script = "! call draft_agent {\"role\":\"coder\",\"prompt\":\"! sleep 20000\"}\n\
+                  ! call await_agent {\"agentId\":\"coder-2\"}\n! say $last.status";
+    let id = world.draft("coordinator", script);
+    assert_eq!(outcome(&world.ended(&id)).2, "running");
+}
+
+#[test]
+fn one_that_waits_for_others_is_not_taken_for_stalled() {
+    let world = World::start("[categories.conversational]\nstall_s = 1\n");
+    let script = "! call draft_agent {\"role\":\"coder\",\"prompt\":\"! sleep 3000\\n! say done\"}\n\
+                  ! call await_agent {\"agentId\":\"coder-2\"}\n! say $last.status";
+    let id = world.draft("coordinator", script);
+    assert_eq!(outcome(&world.ended(&id)).2, "completed");
+    let silent = world.draft("coordinator", "! sleep 60000");
+    assert_eq!(outcome(&world.ended(&silent)).0, "timed_out");
+}

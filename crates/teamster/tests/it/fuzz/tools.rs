@@ -73,6 +73,7 @@ fn coder() -> role::Role {
         prompt: "".into(),
         permissions: Permissions::default(),
         account: "none".into(),
+        max_wait_ms: 50_000,
     }
 }
 
