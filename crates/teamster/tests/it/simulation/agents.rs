@@ -7,6 +7,7 @@
 use teamster_core::agent::{self, Agent, AgentId, Ending, INTERRUPTIONS_MAX, NewAgent, Outcome};
 use teamster_core::ids::TokenId;
 use teamster_core::role::{self, Limits, Role, RoleName};
+use teamster_core::spending::Used;
 use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 
@@ -22,7 +23,15 @@ const DRAFTS: u64 = 4;
 /// As many agents run at once.
 const RUNNING_MAX: usize = 4;
 /// Small, so that all of them are reached.
-const LIMITS: Limits = Limits { depth: 2, children: 2, total: 3, turns: 4, wall_ms: 400 };
+const LIMITS: Limits = Limits {
+    depth: 2,
+    children: 2,
+    total: 3,
+    turns: 4,
+    wall_ms: 400,
+    microdollars: Some(600),
+    tokens: None,
+};
 /// A client kills what takes longer, and does not understand if that does not end it.
 const KILLED_AFTER: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -126,6 +135,8 @@ struct Late {
 enum Came {
     Done,
     Crashed,
+    /// Its account has nothing left for now.
+    Parked,
     /// Its end is told more than once, and not the same each time.
     Twice,
     ToldToEnd,
@@ -275,6 +286,12 @@ impl Team {
         let last = match came {
             Came::Done => vec![end("done")],
             Came::Crashed => vec![cut_off()],
+            Came::Parked => {
+                let (id, account, why) = (id.clone(), "all".into(), format!("limit {incarnation}"));
+                // The runner of this simulation starts it again at once.
+                let until = Timestamp(0);
+                vec![agent::Command::Park { id, incarnation, account, until, why }, cut_off()]
+            }
             Came::Twice => vec![end("done"), end("done again"), cut_off()],
             Came::ToldToEnd => {
                 tokio::time::sleep(dice.millis(20)).await;
@@ -302,6 +319,8 @@ impl Team {
                 }
             }
             tokio::time::sleep(dice.millis(30)).await;
+            let used = Used { microdollars: Some(dice.below(300)), ..Used::default() };
+            self.tell(handle, agent::Command::Spend { id: id.clone(), incarnation, used }).await;
             for child in 0..dice.below(3) {
                 let key = format!("{id}-{incarnation}-{turn}-{child}");
                 let drafted = self.draft(handle, caller, &key, dice).await;
@@ -314,10 +333,11 @@ impl Team {
                 }
             }
         }
-        match dice.below(10) {
-            0..5 => Came::Done,
-            5..7 => Came::Crashed,
-            7 => Came::Twice,
+        match dice.below(20) {
+            0..9 => Came::Done,
+            9..13 => Came::Crashed,
+            13..15 => Came::Twice,
+            15 => Came::Parked,
             _ => std::future::pending().await,
         }
     }
@@ -532,9 +552,13 @@ impl Team {
         if let Some(left) = state.agents.active().next() {
             return Err(format!("{}: nobody heard of its end", left.id));
         }
+        // Meanwhile the time of one above it may have run out.
+        let has_ended = |id: &AgentId| {
+            state.agents.get(id.as_str()).is_some_and(|agent| agent.outcome.is_some())
+        };
         let still = |id: &AgentId| state.agents.queued().any(|agent| agent.id == *id);
-        if let Some(lost) = queued.iter().find(|id| !still(id)) {
-            return Err(format!("{lost} was queued and is not any more"));
+        if let Some(lost) = queued.iter().find(|id| !still(id) && !has_ended(id)) {
+            return Err(format!("{lost} was queued and is lost"));
         }
         Ok(model)
     }
@@ -558,6 +582,7 @@ struct Known {
     n_admissions: u32,
     n_turns: u32,
     n_interruptions: u32,
+    microdollars: u64,
 }
 
 impl Model {
@@ -597,6 +622,7 @@ impl Model {
                 n_admissions: 0,
                 n_turns: 0,
                 n_interruptions: 0,
+                microdollars: 0,
             };
             if self.agents.insert(id.clone(), known).is_some() {
                 return Err(format!("{id} was drafted twice"));
@@ -612,7 +638,7 @@ impl Model {
         }
         // What is said of an end says in this simulation of which incarnation.
         let says = match event {
-            agent::Event::Interrupted { why, .. } => Some(why),
+            agent::Event::Interrupted { why, .. } | agent::Event::Parked { why, .. } => Some(why),
             agent::Event::Ended { outcome, .. } => Some(&outcome.summary),
             _ => None,
         };
@@ -622,7 +648,9 @@ impl Model {
         }
         let queued = || Err(format!("{id} was in the queue at {event:?}"));
         match event {
-            agent::Event::Drafted { .. } | agent::Event::Warned { .. } => Ok(()),
+            agent::Event::Drafted { .. }
+            | agent::Event::Unparked { .. }
+            | agent::Event::Warned { .. } => Ok(()),
             agent::Event::Admitted { token, .. } => {
                 if known.token.is_some() || !self.tokens.contains(token) {
                     return Err(format!(
@@ -645,7 +673,20 @@ impl Model {
                 if let Some(above) = self.with_above(id).find(|above| over(&self.agents[*above])) {
                     return Err(format!("{id} began a turn when the time of {above} was over"));
                 }
+                self.check_money(id)?;
                 self.check_leash(id)
+            }
+            agent::Event::Spent { .. } if known.token.is_none() => queued(),
+            agent::Event::Spent { used, .. } => {
+                known.microdollars += used.microdollars.unwrap_or_default();
+                Ok(())
+            }
+            agent::Event::Parked { .. } => match known.token.take() {
+                None => queued(),
+                Some(token) => self.check_dead(id, token),
+            },
+            agent::Event::Adopted { .. } | agent::Event::Resumed { .. } => {
+                Err(format!("nobody asked for {event:?}"))
             }
             agent::Event::KillAsked { .. } if known.token.is_none() => queued(),
             agent::Event::KillAsked { .. } => {
@@ -681,14 +722,28 @@ impl Model {
         std::iter::successors(Some(id), |id| self.agents[*id].parent.as_ref())
     }
 
+    /// Checks that whoever begins a turn had money left, together with all that it is below.
+    fn check_money(&self, id: &AgentId) -> Result<(), String> {
+        for above in self.with_above(id) {
+            let spent: u64 = self.below(above).map(|id| self.agents[id].microdollars).sum();
+            if self.agents[above].limits.microdollars.is_some_and(|limit| spent >= limit) {
+                return Err(format!("{id} began a turn though {above} had spent {spent}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an agent and all below it.
+    fn below<'a>(&'a self, above: &'a AgentId) -> impl Iterator<Item = &'a AgentId> {
+        let is_below = move |id: &&AgentId| self.with_above(id).any(|other| other == above);
+        self.agents.keys().filter(is_below)
+    }
+
     /// Checks that neither an agent nor any above it has used up more than it may.
     fn check_leash(&self, id: &AgentId) -> Result<(), String> {
         for (n_below, above) in self.with_above(id).enumerate() {
-            let Limits { depth, children, total, turns, wall_ms: _ } = self.agents[above].limits;
-            let below = || {
-                let below = |id: &&AgentId| self.with_above(id).any(|other| other == above);
-                self.agents.keys().filter(below)
-            };
+            let Limits { depth, children, total, turns, .. } = self.agents[above].limits;
+            let below = || self.below(above);
             let is_child = |known: &&Known| known.is_live && known.parent.as_ref() == Some(above);
             let used = [
                 ("generations", n_below, depth),
@@ -731,6 +786,8 @@ fn role(name: &str) -> Role {
         directory: None,
         stall_ms: 300_000,
         prompt: "".into(),
+        permissions: teamster_core::permission::Permissions::default(),
+        account: "all".into(),
     }
 }
 
@@ -741,5 +798,6 @@ fn draft(role: &str, prompt: &str) -> Command {
         dossier: None,
         directory: None,
         default_directory: "/nowhere".into(),
+        limits: agent::AskedLimits::default(),
     }))
 }
