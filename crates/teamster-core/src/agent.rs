@@ -196,7 +196,7 @@ pub struct Agent {
     /// The program's own name for the conversation, by which another process can go on with it.
     pub session: Option<Arc<str>>,
     pub started_at: Option<Timestamp>,
-    /// When its time is over, and that of all below it.
+    /// When its time is over, and that of all below it, even if it has ended before.
     pub deadline: Option<Timestamp>,
     /// This account of its has nothing left until then.
     pub parked: Option<Parked>,
@@ -841,8 +841,11 @@ impl Agents {
             }
             Command::Expire => {
                 let due = self.deadlines.iter().take_while(|(at, _)| *at <= cx.now);
-                let killed = due.flat_map(|(_, id)| self.kill(id, &Why::OutOfTime));
-                // One and the one above it may be due at once.
+                let mut due: Vec<&Arc<Agent>> =
+                    due.filter_map(|(_, id)| self.by_id.get(id)).collect();
+                // One and the one above it, which was drafted before, may be due at once.
+                due.sort_by_key(|agent| agent.number);
+                let killed = due.iter().flat_map(|agent| self.kill(&agent.id, &Why::OutOfTime));
                 let mut seen = OrdSet::new();
                 Ok(killed.filter(|event| seen.insert(event.agent().clone()).is_none()).collect())
             }
@@ -932,17 +935,23 @@ impl Agents {
             }
             Event::Parked { id, account, until, .. } => self.park(id, account, *until, record.at),
             Event::Unparked { account, .. } => self.unpark(account),
-            Event::Admitted { id, token } => self.change(id, |agent| {
-                agent.phase = Phase::Running;
-                agent.incarnation += 1;
-                agent.token = Some(*token);
-                agent.parked = None;
-                let started_at = *agent.started_at.get_or_insert(record.at);
-                let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
-                // One that was parked has its deadline, which has moved.
-                let deadline = Timestamp(started_at.0.saturating_add(wall_ms));
-                agent.deadline.get_or_insert(deadline);
-            }),
+            Event::Admitted { id, token } => {
+                // It may have been queued for long, and those above it may have ended: their time is still its time.
+                let agent = self.by_id.get(id);
+                let above = agent.into_iter().flat_map(|agent| self.above(agent));
+                let above = above.filter_map(|above| above.deadline).min();
+                self.change(id, |agent| {
+                    agent.phase = Phase::Running;
+                    agent.incarnation += 1;
+                    agent.token = Some(*token);
+                    agent.parked = None;
+                    let started_at = *agent.started_at.get_or_insert(record.at);
+                    let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
+                    let own = Timestamp(started_at.0.saturating_add(wall_ms));
+                    // One that was parked has its deadline, which has moved.
+                    agent.deadline.get_or_insert(above.map_or(own, |above| own.min(above)));
+                });
+            }
             Event::Begun { id, session } => {
                 self.change(id, |agent| agent.session = Some(session.clone()));
             }
@@ -1010,7 +1019,6 @@ impl Agents {
         self.change(id, |agent| {
             agent.phase = Phase::Ended;
             agent.token = None;
-            agent.deadline = None;
             agent.ended_at = Some(record.at);
             agent.outcome = Some(outcome.clone());
         });

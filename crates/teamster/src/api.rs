@@ -3,6 +3,8 @@
 mod agents;
 mod questions;
 
+pub(crate) use self::agents::ENDED_PAGE;
+
 use std::sync::Arc;
 use std::time::Duration;
 

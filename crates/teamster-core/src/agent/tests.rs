@@ -697,3 +697,15 @@ fn a_person_gives_an_agent_and_takes_it_back() {
             {"agent":{"admitted":{"id":"lead-1","token":5}}}"#]],
     );
 }
+
+#[test]
+fn the_time_of_one_above_that_has_ended_is_still_the_time_of_those_below() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    given.by("hub", end("lead-1"));
+    given.by("hub", admit("coder-3"));
+    let deadline = |id: &str| given.state.agents.get(id).unwrap().deadline.unwrap();
+    assert_eq!(deadline("coder-3"), deadline("lead-1"));
+}

@@ -17,6 +17,7 @@ mod append;
 mod calls;
 mod client;
 mod connection;
+mod drafts;
 mod echo;
 mod goals;
 mod growth;
@@ -100,6 +101,8 @@ fn measurements() -> Vec<Measurement> {
         other("alone", true, alone::measure),
         other("growth", true, growth::measure),
         other("append", true, append::measure),
+        other("draft", true, drafts::measure),
+        other("idle_agents", false, drafts::measure_idle),
         other("wake", false, waits::measure_wake),
         other("start", false, start::measure),
         other("parked", false, waits::measure_parked),

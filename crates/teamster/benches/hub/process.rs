@@ -82,14 +82,27 @@ pub(crate) struct Hub {
 impl Hub {
     /// Starts a hub on an empty data directory below `directory`.
     pub(crate) fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[], &[])
+    }
+
+    /// The same, with more arguments and variables.
+    pub(crate) fn start_with(
+        directory: &Path,
+        arguments: &[String],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let data = tempfile::tempdir_in(directory).expect("a directory for data");
-        let mut hub = Self::start_in(data.path());
+        let mut hub = Self::start_on(data.path(), arguments, variables);
         hub._directory = Some(data);
         hub
     }
 
     /// Starts a hub on this data directory and returns when it says that it is ready.
     pub(crate) fn start_in(data: &Path) -> Self {
+        Self::start_on(data, &[], &[])
+    }
+
+    fn start_on(data: &Path, arguments: &[String], variables: &[(&str, &Path)]) -> Self {
         let mut command = Command::new(TEAMSTER);
         command
             .env_clear()
@@ -97,6 +110,7 @@ impl Hub {
             .env("TZ", "UTC")
             .env("TEAMSTER_LOG", "warn");
         command.arg("--data").arg(data).args(["up", "--listen", "127.0.0.1:0"]);
+        command.args(arguments).envs(variables.iter().copied());
         command.current_dir(std::env::temp_dir()).stdin(Stdio::null());
         let started = Instant::now();
         let server = Server::start(command, "teamster is up: http://");

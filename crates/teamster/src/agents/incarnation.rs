@@ -40,6 +40,8 @@ use crate::settings::Mcp;
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
+/// How long a program may take to give up its turn, before it is ended anyway.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 /// How long after SIGTERM a program is killed.
 const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
 /// As much of the last message as is looked at for an outcome.
@@ -200,6 +202,10 @@ impl Talk<'_> {
     /// Talks until the work is done or cannot go on, and ends the program.
     async fn run(mut self) -> Came {
         let came = self.talk().await;
+        // One that is to go on in another process is cut off where it is: a turn that was cancelled is over.
+        if matches!(came, Came::To(_)) {
+            self.cancel_turn().await;
+        }
         self.dialogue.close();
         self.process.end(grace(&self.program));
         // Until it is gone it may still write, and must not be stuck in that.
@@ -251,6 +257,33 @@ impl Talk<'_> {
         let state = self.shared.hub.state();
         let used = state.agents.get(id.as_str())?.used;
         (used.n_priced > 0 && used.n_unpriced == 0).then_some(used.microdollars)
+    }
+
+    /// Asks the program to give up its turn, if it is in one, and waits for that: so it drops what it waits for, and its
+    /// session ends in good order. Neither a program that does not listen nor the hub's end is waited for.
+    async fn cancel_turn(&mut self) {
+        if !self.dialogue.in_turn() || self.dialogue.cancel().is_err() {
+            return;
+        }
+        let too_late = tokio::time::sleep(CANCEL_PATIENCE);
+        tokio::pin!(too_late);
+        while self.dialogue.in_turn() {
+            tokio::select! {
+                biased;
+                () = &mut too_late => return,
+                () = self.shared.stop.cancelled() => return,
+                event = self.dialogue.next() => match event {
+                    Some(event) => {
+                        // What a turn has used is often told at its end.
+                        if let Event::Usage(usage) = &event {
+                            self.spending.hear(usage.clone());
+                        }
+                        self.keep(event).await;
+                    }
+                    None => return,
+                },
+            }
+        }
     }
 
     async fn talk(&mut self) -> Came {

@@ -192,7 +192,9 @@ impl Runner {
                 .find(|agent| self.spared_until(&state, agent, now).is_none());
             let Some(agent) = next else { return look_again };
             if !self.start(&agent.id).await {
-                return look_again;
+                // Nothing tells us when the log can be written again.
+                let soon = Timestamp(now.0.saturating_add(TRY_AGAIN_AFTER.as_millis() as i64));
+                return Some(look_again.map_or(soon, |at| at.min(soon)));
             }
         }
     }
@@ -232,7 +234,7 @@ impl Runner {
             Ok(done) => done,
             Err(error) => {
                 tracing::warn!(agent = %id, %error, "an agent could not be admitted");
-                // Somebody may have ended it meanwhile; whatever it is, the next change makes us look again.
+                // Somebody may have ended it meanwhile, or the log cannot be written.
                 return false;
             }
         };

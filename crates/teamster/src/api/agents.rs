@@ -21,7 +21,7 @@ use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
 /// As many records as one page of a transcript has.
 const RECORDS_PAGE: usize = 200;
 /// As many agents that have ended as are listed.
-const ENDED_PAGE: usize = 100;
+pub(crate) const ENDED_PAGE: usize = 100;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()

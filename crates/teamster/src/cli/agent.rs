@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, print, say};
-use crate::client::Client;
+use super::{connect_to_hub, fitted, print, say};
+use crate::api::ENDED_PAGE;
+use crate::client::{Client, in_path};
 use crate::config::DataFiles;
 use crate::settings::Money;
 
@@ -95,6 +96,9 @@ enum AgentVerb {
         #[arg(long)]
         json: bool,
     },
+    /// An id where a verb belongs
+    #[command(external_subcommand)]
+    Other(Vec<String>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -137,7 +141,10 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
         say(&format!("follow it with `{}`", data.call(&format!("agent show {id} --follow"))));
         return Ok(());
     }
-    if !args.json {
+    if args.json {
+        // The first of many lines: whoever reads them knows at once whom they are about.
+        print(&agent.to_string())?;
+    } else {
         say(&format!("{id} is drafted for {}", agent["dossier"].as_str().unwrap_or("?")));
     }
     follow(&mut client, &id, true, args.json).await?;
@@ -164,9 +171,13 @@ fn money(text: &str) -> anyhow::Result<Money> {
     dollars.and_then(Money::from_dollars).context("write an amount of dollars, such as 2.50")
 }
 
+fn path(id: &str) -> String {
+    format!("/api/agents/{}", in_path(id))
+}
+
 /// Shows what came of an agent; fails if it did.
 async fn finish(client: &mut Client, id: &str, as_json: bool) -> anyhow::Result<()> {
-    let agent = client.get(&format!("/api/agents/{id}")).await?;
+    let agent = client.get(&path(id)).await?;
     if as_json {
         print(&agent.to_string())?;
     } else {
@@ -225,27 +236,44 @@ pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<(
     let wanted: Vec<&Value> =
         agents.iter().filter(|agent| args.all || agent["phase"] != "ended").collect();
     if args.json {
-        return print(&json!(wanted).to_string());
-    }
-    if wanted.is_empty() {
+        print(&json!(wanted).to_string())?;
+    } else if !wanted.is_empty() {
+        print(fitted(&render::table(&wanted)).trim_end())?;
+    } else if args.all {
+        say("there are no agents yet; `teamster draft` starts one");
+    } else {
         say("no agent is under way; `teamster agents --all` shows those that have ended");
-        return Ok(());
     }
-    print(render::table(&wanted).trim_end())
+    if args.all && wanted.iter().filter(|agent| agent["phase"] == "ended").count() >= ENDED_PAGE {
+        say(&format!(
+            "of those that have ended, the newest {ENDED_PAGE} are shown; `{}` tells of all",
+            data.call("log")
+        ));
+    }
+    Ok(())
 }
 
 pub(super) async fn agent(data: &DataFiles, args: AgentArgs) -> anyhow::Result<()> {
-    let AgentVerb::Show { id, follow: go_on, json } = args.verb;
+    let (id, go_on, json) = match args.verb {
+        AgentVerb::Show { id, follow, json } => (id, follow, json),
+        AgentVerb::Other(words) => {
+            let id = words.first().map_or("ID", String::as_str);
+            bail!(
+                "{id:?} is no verb; to look at an agent, `{}`",
+                data.call(&format!("agent show {id}"))
+            );
+        }
+    };
     let mut client = connect_to_hub(data).await?;
     if !json {
-        let agent = client.get(&format!("/api/agents/{id}")).await?;
+        let agent = client.get(&path(&id)).await?;
         print(render::head(&agent).trim_end())?;
     }
     follow(&mut client, &id, go_on, json).await?;
     if json {
         return Ok(());
     }
-    let agent = client.get(&format!("/api/agents/{id}")).await?;
+    let agent = client.get(&path(&id)).await?;
     if agent["outcome"].is_null() { Ok(()) } else { print(&render::outcome(&agent)) }
 }
 
@@ -255,7 +283,7 @@ async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> an
     let mut caught_up = false;
     loop {
         let wait_ms = if caught_up { WAIT_MS } else { 0 };
-        let path = format!("/api/agents/{id}/transcript?after={after}&wait_ms={wait_ms}");
+        let path = format!("{}/transcript?after={after}&wait_ms={wait_ms}", path(id));
         let page = client.get(&path).await?;
         for record in page["records"].as_array().into_iter().flatten() {
             if as_json {
@@ -321,5 +349,5 @@ pub(super) async fn dossiers(data: &DataFiles, args: DossiersArgs) -> anyhow::Re
         say("there are no dossiers yet; `teamster draft` opens one");
         return Ok(());
     }
-    print(text.trim_end())
+    print(fitted(&text).trim_end())
 }

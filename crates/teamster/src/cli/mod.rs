@@ -237,10 +237,39 @@ fn dim(text: &str) -> String {
     if std::io::stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Cuts the lines of a table that are wider than the terminal, if people will see it there.
+fn fitted(table: &str) -> String {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    match size.map(|size| usize::from(size.ws_col)) {
+        Some(width @ 1..) => cut(table, width),
+        Some(0) | None => table.to_owned(),
+    }
+}
+
+fn cut(table: &str, width: usize) -> String {
+    let cut = |line: &str| match line.chars().count() {
+        n_chars if n_chars <= width => line.to_owned(),
+        _ => line.chars().take(width - 1).chain(['…']).collect(),
+    };
+    table.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
 /// Shows a time as the person's clock shows it.
 fn local_time(at: Timestamp) -> String {
     let shown = jiff::Timestamp::from_millisecond(at.0).map(|at| {
         at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
     });
     shown.unwrap_or_else(|_| at.0.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_cut_where_the_terminal_ends() {
+        assert_eq!(cut("id   dossier\nä-1  long-name\n", 12), "id   dossier\nä-1  long-n…");
+        assert_eq!(cut("id", 1), "…");
+    }
 }

@@ -321,3 +321,24 @@ fn one_that_waits_for_others_is_not_taken_for_stalled() {
     let silent = world.draft("coordinator", "! sleep 60000");
     assert_eq!(outcome(&world.ended(&silent)).0, "timed_out");
 }
+
+#[test]
+fn people_are_told_what_they_do_not_see() {
+    let world = World::start("");
+    // An id where a verb belongs, and ids that would be another path.
+    let hint = world.hub.run(&["agent", "coder-1"]);
+    assert!(String::from_utf8_lossy(&hint.stderr).contains("agent show coder-1`"), "{hint:?}");
+    for id in ["../status", "coder-1?x", "a b"] {
+        let unknown = world.hub.run(&["agent", "show", id]);
+        assert!(
+            String::from_utf8_lossy(&unknown.stderr).contains("there is no agent"),
+            "{unknown:?}"
+        );
+    }
+    // The first line says at once whom all others are about.
+    let lines = world.hub.ok(&["draft", "coder", "! say hello", "--wait", "--json"]);
+    let lines = lines.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+    let lines: Vec<Value> = lines.collect();
+    assert_eq!((&lines[0]["id"], &lines[0]["phase"]), (&json!("coder-1"), &json!("queued")));
+    assert_eq!(lines[lines.len() - 1]["phase"], "ended");
+}

@@ -2,8 +2,9 @@
 
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -211,4 +212,38 @@ async fn an_agent_goes_on_in_a_new_process_after_the_hub_was_killed() {
     assert_eq!(agent["outcome"]["summary"], "The rest is washed.");
     assert_eq!((&agent["session"], &agent["incarnation"]), (&session, &json!(2)));
     assert_eq!(driven.n_processes(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_killed_in_the_middle_of_a_turn_is_asked_to_give_it_up_first() {
+    let Some(goose) = find("goose") else { return };
+    // Goose gives up a turn only once the model has begun to answer.
+    let begun = "Rubbing. ";
+    let model = ScriptedModel::start([Script::new(FOREVER, [Step::Stall(begun.into())])]).await;
+    let driven = Driven::start(&goose, &model);
+    assert!(driven.draft("coder", FOREVER, &[]).status.success());
+    let mut follow = driven.hub.command();
+    follow.args(["agent", "show", "coder-1", "--follow"]).stdout(Stdio::piped());
+    let mut follow = follow.spawn().expect("it starts");
+    let lines = BufReader::new(follow.stdout.take().expect("it is piped")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.trim() == begun.trim()));
+    follow.kill().expect("it can be killed");
+    follow.wait().expect("it ends");
+    driven.hub.ok(&["kill", "coder-1"]);
+    model.until_given_up().await;
+    assert_eq!(driven.n_processes(), 0);
+    assert_eq!(driven.agent("coder-1")["outcome"]["ending"], "aborted");
+    let transcript = driven.hub.ok(&["agent", "show", "coder-1", "--json"]);
+    let records = transcript.lines().map(|line| serde_json::from_str(line).expect("it is JSON"));
+    let records: Vec<Value> = records.collect();
+    let at = |wanted: Value| {
+        let same = |record: &Value| {
+            wanted.as_object().expect("it is an object").iter().all(|(k, v)| record[k] == *v)
+        };
+        records.iter().position(same).unwrap_or_else(|| panic!("no {wanted} in {transcript}"))
+    };
+    let asked = at(json!({"type": "cancel_asked"}));
+    let ended = at(json!({"type": "turn_ended", "why": "cancelled"}));
+    let exited = at(json!({"type": "exited"}));
+    assert!(asked < ended && ended < exited, "{transcript}");
 }

@@ -84,12 +84,23 @@ impl Drop for AbortOnDrop {
 pub(crate) async fn start(
     store: &Store,
     faults: &Faults,
+    dice: Dice,
+    snapshot_every: u64,
+) -> Result<Running, String> {
+    start_at(store, faults, dice, snapshot_every, tokio::time::Instant::now()).await
+}
+
+/// The same with a clock that began at `epoch`, perhaps for an earlier hub.
+pub(crate) async fn start_at(
+    store: &Store,
+    faults: &Faults,
     mut dice: Dice,
     snapshot_every: u64,
+    epoch: tokio::time::Instant,
 ) -> Result<Running, String> {
     let parts = Parts {
         log: Arc::new(Memory::with_faults(store, faults)),
-        clock: Arc::new(VirtualClock(tokio::time::Instant::now())),
+        clock: Arc::new(VirtualClock(epoch)),
         random: Box::new(move || dice.roll()),
         project: Project::new(Path::new("/nowhere")),
         snapshots: Snapshots { every: snapshot_every, at_end: u64::MAX },

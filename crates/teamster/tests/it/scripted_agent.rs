@@ -383,3 +383,17 @@ async fn it_calls_the_tools_of_a_real_hub_under_its_own_name() {
     let refused = agent.play("! call task-list").await;
     assert!(refused.contains("401"), "{refused}");
 }
+
+#[test]
+fn the_page_tells_of_every_step_that_the_source_does() {
+    let source = include_str!("../../src/scripted_agent.rs");
+    let page = include_str!("../../../../docs/scripted-agent.md");
+    let steps = source.lines().filter_map(|line| line.strip_prefix("//! ! "));
+    let words: Vec<&str> = steps.filter_map(|step| step.split(' ').next()).collect();
+    assert!(words.len() > 10, "{words:?}");
+    for word in words {
+        let told = page.lines().filter_map(|line| line.strip_prefix("| `! "));
+        let told = told.filter_map(|line| line.split([' ', '`']).next());
+        assert!(told.into_iter().any(|told| told == word), "{word} is not on the page");
+    }
+}

@@ -44,6 +44,8 @@ pub(crate) enum Step {
     Say(String),
     /// Never answers.
     Hang,
+    /// Begins to say this, and never goes on. Some agents can be interrupted only then.
+    Stall(String),
 }
 
 impl Step {
@@ -72,6 +74,17 @@ struct Shared {
     scripts: Vec<Script>,
     requests: Mutex<Vec<Request>>,
     asked: tokio::sync::Notify,
+    given_up: tokio::sync::Notify,
+}
+
+/// A request that is not answered; its end is noticed.
+struct Hanging(Arc<Shared>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // Kept for whoever asks later.
+        self.0.given_up.notify_one();
+    }
 }
 
 /// One request that an agent made, and what it got.
@@ -87,8 +100,8 @@ pub(crate) struct Request {
 enum Answer {
     /// Step `step` of the script for `prompt`.
     Step { prompt: String, step: usize, reply: Reply },
-    /// The script says not to answer.
-    Hung { prompt: String, step: usize },
+    /// The script says not to answer, or no more than these words.
+    Hung { prompt: String, step: usize, words: Option<String> },
     /// The script could not go on; the agent is told the reason as the model's words.
     Stuck { prompt: String, step: usize, reason: String },
     /// No turn of a script: titles, probes, suggestions.
@@ -109,6 +122,7 @@ impl ScriptedModel {
             scripts: scripts.into_iter().collect(),
             requests: Mutex::default(),
             asked: tokio::sync::Notify::new(),
+            given_up: tokio::sync::Notify::new(),
         });
         let router = Router::new()
             .fallback(serve)
@@ -141,9 +155,8 @@ impl ScriptedModel {
     /// Waits until the model was asked for this step of the script for `prompt`.
     pub(crate) async fn until_asked(&self, prompt: &str, step: usize) {
         let asked = |request: &Request| match &request.answer {
-            Answer::Step { prompt: of, step: at, .. } | Answer::Hung { prompt: of, step: at } => {
-                of == prompt && *at == step
-            }
+            Answer::Step { prompt: of, step: at, .. }
+            | Answer::Hung { prompt: of, step: at, .. } => of == prompt && *at == step,
             Answer::Stuck { .. } | Answer::Aside | Answer::Other(_) => false,
         };
         loop {
@@ -153,6 +166,11 @@ impl ScriptedModel {
             }
             more.await;
         }
+    }
+
+    /// Waits until an agent no longer waits for an answer that does not come.
+    pub(crate) async fn until_given_up(&self) {
+        self.shared.given_up.notified().await;
     }
 
     /// Panics, with every request, unless the whole script for `prompt` was played and never got stuck.
@@ -190,7 +208,7 @@ impl fmt::Display for Request {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hung { prompt, step } => write!(f, "{prompt:?} step {step}: no answer"),
+            Self::Hung { prompt, step, .. } => write!(f, "{prompt:?} step {step}: no answer"),
             Self::Step { prompt, step, reply: Reply::Text(text) } => {
                 write!(f, "{prompt:?} step {step}: {text:?}")
             }
@@ -209,7 +227,10 @@ impl Answer {
         match self {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
-            Self::Hung { .. } | Self::Aside | Self::Other(_) => Reply::Text("ok".to_owned()),
+            Self::Hung { words: Some(words), .. } => Reply::Text(words.clone()),
+            Self::Hung { words: None, .. } | Self::Aside | Self::Other(_) => {
+                Reply::Text("ok".to_owned())
+            }
         }
     }
 }
@@ -240,16 +261,35 @@ async fn serve(
 
     let conversation = (api.read)(&body);
     let answer = shared.answer(&conversation);
-    let hangs = matches!(answer, Answer::Hung { .. });
+    let hangs = matches!(answer, Answer::Hung { words: None, .. });
+    let stalls_at = match &answer {
+        Answer::Hung { words: Some(words), .. } => Some(words.clone()),
+        _ => None,
+    };
     let reply = answer.reply();
     shared.record(format!("{method} {path}"), conversation.tools, answer);
     if hangs {
+        let _hanging = Hanging(shared);
         return std::future::pending().await;
     }
     // Call ids must be unique within a conversation, which has a longer history at every request.
     let id = format!("call_{}", conversation.turns.len());
     let whole = (api.whole)(&reply, &id, body["model"].as_str().unwrap_or("scripted"));
-    if body["stream"] == true {
+    if let Some(words) = stalls_at {
+        let stream = (api.stream)(&whole);
+        let begun = stream.find(&words).and_then(|at| Some(at + stream[at..].find("\n\n")? + 2));
+        let begun = Bytes::from(stream[..begun.expect("the words are streamed")].to_owned());
+        let hanging = Hanging(shared);
+        let begun =
+            futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(begun) });
+        let rest = futures_util::stream::once(async move {
+            let _hanging = hanging;
+            std::future::pending().await
+        });
+        let stream = futures_util::StreamExt::chain(begun, rest);
+        let stream = axum::body::Body::from_stream(stream);
+        ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response()
+    } else if body["stream"] == true {
         ([(header::CONTENT_TYPE, "text/event-stream")], (api.stream)(&whole)).into_response()
     } else {
         axum::Json(whole).into_response()
@@ -278,8 +318,12 @@ impl Shared {
             return Answer::Aside;
         }
         let prompt = script.prompt.clone();
-        if matches!(script.steps[step], Step::Hang) {
-            return Answer::Hung { prompt, step };
+        match &script.steps[step] {
+            Step::Hang => return Answer::Hung { prompt, step, words: None },
+            Step::Stall(words) => {
+                return Answer::Hung { prompt, step, words: Some(words.clone()) };
+            }
+            Step::Call { .. } | Step::Say(_) => {}
         }
         match script.reply(step, since, tools) {
             Ok(reply) => Answer::Step { prompt, step, reply },
@@ -293,7 +337,7 @@ impl Shared {
 impl Script {
     fn reply(&self, step: usize, since: &[Turn], tools: &[String]) -> Result<Reply, String> {
         match &self.steps[step] {
-            Step::Hang => Err("it hangs".to_owned()),
+            Step::Hang | Step::Stall(_) => Err("it hangs".to_owned()),
             Step::Say(text) => Ok(Reply::Text(text.clone())),
             Step::Call { tool, arguments } => {
                 let offered = find_tool(tool, tools).ok_or_else(|| {
@@ -624,6 +668,7 @@ fn check(api: &Api, body: &Value, expected: Expect) {
         scripts: vec![Script::new("work", [claim, complete])],
         requests: Mutex::default(),
         asked: tokio::sync::Notify::new(),
+        given_up: tokio::sync::Notify::new(),
     };
     expected.assert_eq(&shared.answer(&(api.read)(body)).to_string());
 }

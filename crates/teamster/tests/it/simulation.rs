@@ -10,6 +10,8 @@
     reason = "seeds come from the environment, tasks live no longer than a seed, and a broken fixture should panic"
 )]
 
+mod agents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,6 +31,7 @@ use teamster_log::memory::{Fate, Faults, Memory, Store};
 use teamster_log::{CommitId, Log};
 use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::in_process::{self, Dice, Running, run_in_virtual_time};
 
@@ -43,7 +46,7 @@ fn whatever_is_acknowledged_is_there_once_and_in_order() {
         return play(seed, Keys::Sent).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     }
     let all = number("TEAMSTER_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, fault)) = first_fault(all, Keys::Sent) {
+    if let Some((seed, fault)) = first_fault(all, |seed| play(seed, Keys::Sent)) {
         panic!(
             "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it simulation"
         );
@@ -53,7 +56,7 @@ fn whatever_is_acknowledged_is_there_once_and_in_order() {
 /// The control: without keys a repeated call takes effect twice, and the simulation must notice.
 #[test]
 fn without_idempotency_the_simulation_fails() {
-    let fault = first_fault(200, Keys::Forgotten);
+    let fault = first_fault(200, |seed| play(seed, Keys::Forgotten));
     assert!(
         fault.is_some_and(|(_, fault)| fault.contains("claimed")),
         "200 seeds found nothing wrong"
@@ -89,7 +92,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 }
 
 /// Plays the seeds below `all` on every core and returns the first that went wrong.
-fn first_fault(all: u64, keys: Keys) -> Option<(u64, String)> {
+fn first_fault(all: u64, play: impl Fn(u64) -> Result<(), String> + Sync) -> Option<(u64, String)> {
     let next = AtomicU64::new(0);
     let faults = Mutex::new(BTreeMap::new());
     let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -101,7 +104,7 @@ fn first_fault(all: u64, keys: Keys) -> Option<(u64, String)> {
                     if seed >= all || !faults.lock().expect("no thread panics with it").is_empty() {
                         return;
                     }
-                    if let Err(fault) = play(seed, keys) {
+                    if let Err(fault) = play(seed) {
                         faults.lock().expect("no thread panics with it").insert(seed, fault);
                     }
                 }
@@ -162,13 +165,17 @@ impl World {
         self.check(&told, &hubs.borrow().clone()).await
     }
 
-    /// Opens the log as a start of the program would, and runs the loop until it is dropped.
     async fn start_hub(&self, n: u64) -> Result<Running, String> {
+        self.start_hub_at(n, Instant::now()).await
+    }
+
+    /// Opens the log as a start of the program would, and runs the loop until it is dropped. Its clock began at `epoch`.
+    async fn start_hub_at(&self, n: u64, epoch: Instant) -> Result<Running, String> {
         // Snapshots are made on another thread, whose moment no seed decides: some seeds only.
         let snapshot_every = if self.seed % 10 == 9 { 5 } else { u64::MAX };
+        let dice = self.dice(1_000 + n);
         let running =
-            in_process::start(&self.store, &self.faults, self.dice(1_000 + n), snapshot_every)
-                .await?;
+            in_process::start_at(&self.store, &self.faults, dice, snapshot_every, epoch).await?;
         // Nobody is served before the hub's own first commit: nothing that an earlier hub had sent can come after it.
         let start = || Command::Hub(teamster_core::hub::Command::Start { version: n.to_string() });
         for _ in 0..100 {

@@ -34,7 +34,7 @@ fn line(text: &str) -> String {
 
 pub(super) fn table(agents: &[&Value]) -> String {
     let mut text =
-        format!("{:<20} {:<8} {:<14} {:<30} {}\n", "id", "phase", "drafted by", "dossier", "since");
+        format!("{:<20} {:<8} {:<14} {:<19} {}\n", "id", "phase", "drafted by", "since", "dossier");
     for agent in agents {
         let since = [&agent["ended_at"], &agent["started_at"], &agent["drafted_at"]];
         let since = since.into_iter().find(|at| !at.is_null()).map(time).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(super) fn table(agents: &[&Value]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<20} {phase:<8} {:<14} {:<30} {since}",
+            "{:<20} {phase:<8} {:<14} {since:<19} {}",
             word(agent, "id"),
             word(agent, "drafted_by"),
             word(agent, "dossier"),
