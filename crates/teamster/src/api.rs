@@ -1,4 +1,5 @@
-//! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only.
+//! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only, but for the
+//! metrics, which a token can be granted.
 
 mod agents;
 
@@ -11,10 +12,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use teamster_core::grant::Grants;
+use teamster_core::grant::{Grant, Grants};
 use teamster_core::record::Body;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::topic::Topic;
@@ -31,6 +32,7 @@ use crate::agents::Live;
 use crate::clock::Clock;
 use crate::hub::Handle;
 use crate::secret;
+use crate::telemetry::{self, Telemetry};
 
 /// What the routes need.
 #[derive(Clone)]
@@ -42,6 +44,7 @@ pub struct Api {
     pub stop: watch::Sender<bool>,
     /// Which agents' transcripts grow.
     pub live: Live,
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -65,6 +68,7 @@ pub fn router(api: Api) -> Router {
         .merge(agents::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
+        .merge(metrics_route())
         .with_state(api)
 }
 
@@ -77,6 +81,25 @@ async fn operators_only(
         Kind::Operator => next.run(request).await,
         Kind::Agent | Kind::Hub => problem(StatusCode::FORBIDDEN, "only an operator may do this"),
     }
+}
+
+/// Returns the route that Prometheus reads.
+fn metrics_route() -> Router<Api> {
+    Router::new().route("/metrics", get(metrics)).method_not_allowed_fallback(wrong_method)
+}
+
+/// It tells names of agents and roles, so not every agent may read it.
+async fn metrics(State(api): State<Api>, Extension(token): Extension<Arc<Token>>) -> Response {
+    let may = match token.kind {
+        Kind::Operator => true,
+        Kind::Agent | Kind::Hub => token.grants.has(&Grant::Metrics),
+    };
+    if !may {
+        let message = "reading the metrics needs the grant `metrics`, or the operator's token";
+        return problem(StatusCode::FORBIDDEN, message);
+    }
+    let kind = [(header::CONTENT_TYPE, telemetry::metrics::CONTENT_TYPE)];
+    (kind, api.telemetry.metrics()).into_response()
 }
 
 /// Why a request was not carried out.
@@ -152,7 +175,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
         "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
         "agents": {"active": state.agents.active().count(), "queued": state.agents.queued().count()},
-        "waiting": api.hub.n_waiting(),
+        "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
     }))
 }
 

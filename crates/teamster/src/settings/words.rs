@@ -157,7 +157,7 @@ text!(
     /// One thing that a role is allowed, in the words of `--grant`.
     GrantWord,
     |text| Grant::parse(text).is_ok(),
-    "full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`",
+    "full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`",
     json_schema!({"type": "string", "examples": ["read-only", "session", "agents:list_agents"]})
 );
 

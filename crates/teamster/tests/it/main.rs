@@ -26,4 +26,5 @@ mod scripted_agent;
 mod scripted_model;
 mod simulation;
 mod stdio;
+mod telemetry;
 mod transcripts;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use teamster_core::Timestamp;
 
+use super::super::status::failures;
 use super::super::{dim, local_time};
 
 /// As much of a tool's input or output as fits a line.
@@ -65,7 +66,24 @@ pub(super) fn head(agent: &Value) -> String {
             let _ = writeln!(text, "  {title:<10} {value}");
         }
     }
+    calls(&mut text, &agent["calls"]);
     text
+}
+
+/// Adds what the agent called of ours. Tokens and cost belong beside it, as soon as the hub knows them.
+fn calls(text: &mut String, calls: &Value) {
+    let Some(n) = calls["calls"].as_u64() else { return };
+    let title = "calls";
+    let _ = writeln!(text, "  {title:<10} {n} since the hub started{}", failures(calls));
+    for tool in calls["tools"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "             {}: {}{}",
+            word(tool, "tool"),
+            tool["calls"],
+            failures(tool)
+        );
+    }
 }
 
 pub(super) fn outcome(agent: &Value) -> String {
