@@ -21,6 +21,12 @@ pub fn time<T>(measured: impl FnOnce() -> T) -> (T, Duration) {
     (outcome, start.elapsed())
 }
 
+/// Returns the time as finely as the machine tells it.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+pub fn wall() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}
+
 /// Tells how long ago it was started, also if the machine's clock is set meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(std::time::Instant);

@@ -27,7 +27,7 @@ use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
-use crate::telemetry::{Sources, Telemetry};
+use crate::telemetry::{Sources, Telemetry, Traces};
 use crate::{agents, secret, tasks};
 
 /// How long connections may take to finish when the hub ends.
@@ -92,6 +92,7 @@ pub async fn run(
         hub: handle.clone(),
         data: Some(data.directory().to_owned()),
         connections: connections.clone(),
+        traces: traces(&configuration),
     };
     let telemetry = Arc::new(Telemetry::new(&catalogue, sources));
     let served = door::Served::new(door::Setup {
@@ -123,7 +124,7 @@ pub async fn run(
         clock,
         stop: stop.clone(),
         live,
-        telemetry,
+        telemetry: telemetry.clone(),
     });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
@@ -176,6 +177,7 @@ pub async fn run(
     }
     served.end_calls();
     handle.shut_down().await;
+    telemetry.end().await;
     let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
     let _ = std::fs::remove_file(data.socket());
     if let Err(error) = std::fs::remove_file(data.hub()) {
@@ -185,6 +187,12 @@ pub async fn run(
         Some(Err(why)) => bail!("the hub had to stop: {why}"),
         Some(Ok(())) | None => Ok(()),
     }
+}
+
+/// Gets ready to send spans, if a collector is configured. A hub does not need one.
+fn traces(configuration: &Configuration) -> Option<Traces> {
+    let made = Traces::to(configuration.settings.telemetry.otlp.as_ref()?);
+    made.inspect_err(|error| tracing::warn!("no spans are sent: {error:#}")).ok()
 }
 
 /// Binds where the hub listened before, unless told otherwise; the first time, any free port.

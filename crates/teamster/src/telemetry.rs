@@ -1,23 +1,27 @@
 //! How the hub works, counted since it started: every tool call by tool, by role and by agent, with what came of it and how
 //! long it took. Nothing of it is stored.
 //!
-//! What people see of it is in `status` and `agent show`; what Prometheus sees is made in `metrics.rs`. Names are bounded:
-//! tools are those of the catalogue, and agents and roles beyond a limit count together.
+//! What people see of it is in `status` and `agent show`; what Prometheus sees is made in `metrics.rs`; `traces.rs` sends
+//! spans to a collector if one is configured. Names are bounded: tools are those of the catalogue, and agents and roles
+//! beyond a limit count together.
 
 mod callers;
 mod counts;
 pub(crate) mod metrics;
 mod process;
+mod traces;
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use teamster_core::agent::AgentId;
 use teamster_mcp::catalogue::{Catalogue, Set};
 use teamster_mcp::observe::{How, Observed, Observer};
 
 use self::callers::{Callers, NOT_ROLES, ROLES_MAX};
 use self::counts::Sharded;
 pub use self::counts::{BOUNDS_S, Tally};
+pub use self::traces::Traces;
 use crate::clock::Stopwatch;
 use crate::hub::Handle;
 use crate::listen::Connections;
@@ -28,6 +32,8 @@ pub struct Sources {
     /// The data directory, for the size of the log.
     pub data: Option<PathBuf>,
     pub connections: Connections,
+    /// Where spans are sent, if anywhere.
+    pub traces: Option<Traces>,
 }
 
 /// The one place where calls are counted.
@@ -94,7 +100,7 @@ impl Telemetry {
     }
 
     /// Returns what `agent show` tells of an agent's calls, or nothing if it made none since the hub started.
-    pub fn calls_of(&self, agent: &str) -> Value {
+    pub fn calls_of(&self, agent: &AgentId) -> Value {
         let Some(counts) = self.callers.agent(agent) else { return Value::Null };
         let mut all = shown(&counts.tally());
         let tools = self.tools.iter().zip(counts.by_tool());
@@ -112,6 +118,13 @@ impl Telemetry {
     /// Returns the page that Prometheus reads.
     pub fn metrics(&self) -> String {
         metrics::page(self)
+    }
+
+    /// Sends what is left to send, when the hub ends.
+    pub async fn end(&self) {
+        if let Some(traces) = &self.sources.traces {
+            traces.end().await;
+        }
     }
 }
 
@@ -144,6 +157,9 @@ impl Observer for Telemetry {
                 counters[self.tools.len() + who.role].add(call.how, call.took);
                 if let Some(agent) = &who.agent {
                     agent.add(tool, call.how, call.took);
+                }
+                if let Some(traces) = &self.sources.traces {
+                    traces.called(call, who.agent.as_ref().and_then(|agent| agent.of.as_ref()));
                 }
             },
         );

@@ -161,6 +161,24 @@ text!(
     json_schema!({"type": "string", "examples": ["read-only", "session", "agents:list_agents"]})
 );
 
+text!(
+    /// The address of a collector.
+    CollectorUrl,
+    is_collector_url,
+    "a URL such as http://127.0.0.1:4318; for https, send to a collector on this machine that passes on",
+    json_schema!({"type": "string", "maxLength": 1024, "examples": ["http://127.0.0.1:4318"]})
+);
+
+fn is_collector_url(text: &str) -> bool {
+    let url = text.parse::<http::Uri>().ok().filter(|_| text.len() <= 1_024);
+    url.is_some_and(|url| {
+        url.scheme_str() == Some("http")
+            && url.host().is_some_and(|host| !host.is_empty())
+            && url.query().is_none()
+            && !text.contains(['@', '#'])
+    })
+}
+
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=64).contains(&text.len())

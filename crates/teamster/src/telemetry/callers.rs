@@ -37,23 +37,34 @@ pub(super) struct Who {
     pub(super) agent: Option<Arc<AgentCounts>>,
 }
 
+/// The agent that made some calls.
+#[derive(Debug, Clone)]
+pub(super) struct Whose {
+    pub(super) id: AgentId,
+    pub(super) role: RoleName,
+    /// Its place in the order of drafting.
+    number: u32,
+}
+
+impl Whose {
+    fn of(agent: &Agent) -> Self {
+        Self { id: agent.id.clone(), role: agent.role.clone(), number: agent.number }
+    }
+}
+
 /// The calls of one agent since the hub started, over all its incarnations.
 #[derive(Debug)]
 pub(super) struct AgentCounts {
-    pub(super) id: Option<AgentId>,
-    pub(super) role: Option<RoleName>,
-    /// Its place in the order of drafting.
-    number: u32,
+    /// Nobody's are those of all for whom there was no room.
+    pub(super) of: Option<Whose>,
     all: Counter,
     by_tool: Box<[[AtomicU64; How::ALL.len()]]>,
 }
 
 impl AgentCounts {
-    fn new(agent: Option<&Agent>, n_tools: usize) -> Self {
+    fn new(of: Option<Whose>, n_tools: usize) -> Self {
         Self {
-            id: agent.map(|agent| agent.id.clone()),
-            role: agent.map(|agent| agent.role.clone()),
-            number: agent.map_or(0, |agent| agent.number),
+            of,
             all: Counter::default(),
             by_tool: (0..n_tools).map(|_| Default::default()).collect(),
         }
@@ -126,7 +137,7 @@ impl Callers {
         let mut named = self.named();
         let who = match (agent, token.kind) {
             (Some(agent), _) => {
-                let counts = named.agent(agent, state, self.n_tools);
+                let counts = named.agent(Whose::of(agent), state, self.n_tools);
                 let counts = counts.unwrap_or_else(|| self.others.clone());
                 Who { role: named.role(&agent.role), agent: Some(counts) }
             }
@@ -158,13 +169,8 @@ impl Callers {
         self.named().roles.clone()
     }
 
-    pub(super) fn agent(&self, id: &str) -> Option<Arc<AgentCounts>> {
-        let named = self.named();
-        named
-            .agents
-            .values()
-            .find(|agent| agent.id.as_ref().is_some_and(|own| own.as_str() == id))
-            .cloned()
+    pub(super) fn agent(&self, id: &AgentId) -> Option<Arc<AgentCounts>> {
+        self.named().agents.get(id).cloned()
     }
 
     /// Returns the live agents that have called, then those for whom there was no room.
@@ -177,7 +183,7 @@ impl Callers {
 }
 
 fn is_live(counts: &AgentCounts, state: &State) -> bool {
-    let agent = counts.id.as_ref().and_then(|id| state.agents.get(id.as_str()));
+    let agent = counts.of.as_ref().and_then(|of| state.agents.get(of.id.as_str()));
     agent.is_some_and(|agent| agent.is_live())
 }
 
@@ -195,20 +201,50 @@ impl Named {
     }
 
     /// Returns an agent's counters, if there is room for them.
-    fn agent(&mut self, agent: &Agent, state: &State, n_tools: usize) -> Option<Arc<AgentCounts>> {
-        if let Some(counts) = self.agents.get(&agent.id) {
+    fn agent(&mut self, of: Whose, state: &State, n_tools: usize) -> Option<Arc<AgentCounts>> {
+        if let Some(counts) = self.agents.get(&of.id) {
             return Some(counts.clone());
         }
         if self.agents.len() >= AGENTS_MAX {
             let ended = self.agents.values().filter(|counts| !is_live(counts, state));
-            let mut ended: Vec<u32> = ended.map(|counts| counts.number).collect();
+            let number = |counts: &AgentCounts| counts.of.as_ref().map_or(0, |of| of.number);
+            let mut ended: Vec<u32> = ended.map(|counts| number(counts)).collect();
             ended.sort_unstable();
             // Several at once, so that not each new one looks at all.
             let last = ended.get((AGENTS_MAX / 4).min(ended.len().checked_sub(1)?)).copied()?;
-            self.agents.retain(|_, counts| counts.number > last || is_live(counts, state));
+            self.agents.retain(|_, counts| number(counts) > last || is_live(counts, state));
         }
-        let counts = Arc::new(AgentCounts::new(Some(agent), n_tools));
-        self.agents.insert(agent.id.clone(), counts.clone());
+        let id = of.id.clone();
+        let counts = Arc::new(AgentCounts::new(Some(of), n_tools));
+        self.agents.insert(id, counts.clone());
         Some(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn agent(number: u32, role: &str) -> Whose {
+        let id = serde_json::from_value(json!(format!("{role}-{number}"))).unwrap();
+        Whose { id, role: serde_json::from_value(json!(role)).unwrap(), number }
+    }
+
+    #[test]
+    fn names_are_bounded_and_the_oldest_that_ended_make_room() {
+        let (mut named, state) = (Named::default(), State::default());
+        for number in 1..=3_000 {
+            assert!(named.agent(agent(number, "coder"), &state, 1).is_some());
+            assert!(named.agents.len() <= AGENTS_MAX);
+        }
+        assert!(named.agents.contains_key(&agent(3_000, "coder").id));
+        assert!(!named.agents.contains_key(&agent(1, "coder").id));
+        let places: Vec<usize> =
+            (0..200).map(|n| named.role(&agent(1, &format!("role-{n}")).role)).collect();
+        assert_eq!(places[..2], [3, 4]);
+        assert_eq!(places[ROLES_MAX..], [2; 200 - ROLES_MAX], "all others count together");
+        assert_eq!(named.role(&agent(1, "role-1").role), 4);
     }
 }

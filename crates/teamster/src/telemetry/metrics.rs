@@ -113,8 +113,9 @@ fn calls(page: &mut Page, telemetry: &Telemetry, state: &State) {
     }
     let agents = telemetry.callers.live(state);
     let text = |agent: &super::callers::AgentCounts| {
-        let id = agent.id.as_ref().map_or(OTHER, |id| id.as_str()).to_owned();
-        (id, agent.role.as_ref().map_or(OTHER, |role| role.as_str()).to_owned())
+        let of = agent.of.as_ref();
+        let id = of.map_or(OTHER, |of| of.id.as_str()).to_owned();
+        (id, of.map_or(OTHER, |of| of.role.as_str()).to_owned())
     };
     let name = "teamster_agent_calls_total";
     page.metric(name, Kind::Counter, "Tool calls of each live agent, over all its processes.");
@@ -171,9 +172,12 @@ fn log(page: &mut Page, telemetry: &Telemetry, state: &State) {
         written.records(),
     );
     page.single("teamster_log_events", Kind::Gauge, "Events in the whole log.", state.seq());
-    if let Some(data) = &telemetry.sources.data {
-        let size = |name| std::fs::metadata(data.join(name)).map_or(0, |file| file.len());
-        let bytes: u64 = ["log.db", "log.db-wal"].into_iter().map(size).sum();
+    let size = |name| {
+        let file = telemetry.sources.data.as_ref()?.join(name);
+        std::fs::metadata(file).ok().map(|file| file.len())
+    };
+    if let Some(bytes) = size("log.db") {
+        let bytes = bytes + size("log.db-wal").unwrap_or(0);
         let help = "Size of the log's database, with what is still to be moved into it.";
         page.single("teamster_log_bytes", Kind::Gauge, help, bytes);
     }
@@ -187,6 +191,10 @@ fn hub(page: &mut Page, telemetry: &Telemetry, state: &State) {
     page.single("teamster_waiting", Kind::Gauge, help, sources.hub.n_waiting());
     let help = "Open HTTP connections, on TCP and on the unix socket.";
     page.single("teamster_connections", Kind::Gauge, help, sources.connections.n_open());
+    if let Some(traces) = &sources.traces {
+        let help = "Batches of spans that the collector did not take.";
+        page.single("teamster_otlp_failures_total", Kind::Counter, help, traces.n_failures());
+    }
     let help = "Processor time used, in user and system mode.";
     page.single("process_cpu_seconds_total", Kind::Counter, help, process::cpu_seconds());
     if let Some(bytes) = process::resident_bytes() {

@@ -8,12 +8,19 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use bytes::Bytes;
 use expect_test::expect;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::hub::{Answer, Http, Hub, LEGACY, MODERN, feed};
+use crate::hub::{Answer, DEADLINE, Http, Hub, LEGACY, MODERN, command, feed};
 
 async fn page(http: &mut Http, token: &str) -> Answer {
     let bearer = format!("Bearer {token}");
@@ -128,11 +135,15 @@ async fn an_agents_calls_are_its_own_and_its_roles() {
 async fn a_live_agent_has_samples_of_its_own() {
     let (hub, _directory) = Hub::start_with_variable("TEAMSTER_PROGRAM", "scripted");
     hub.ok(&["draft", "coder", "! call task-list\n! sleep 600000"]);
-    let mut found = String::new();
-    while found.is_empty() {
-        // It shows when the agent has made its call; what is in between is the hub's own time.
-        found = some(&samples(&hub).await, "teamster_agent_calls_total");
-    }
+    let called = async {
+        loop {
+            let found = some(&samples(&hub).await, "teamster_agent_calls_total");
+            if !found.is_empty() {
+                return found;
+            }
+        }
+    };
+    let found = tokio::time::timeout(DEADLINE, called).await.expect("the agent calls");
     let expected =
         "teamster_agent_calls_total{agent=\"coder-1\",role=\"coder\",outcome=\"ok\"} 1\n";
     assert_eq!(found, expected);
@@ -218,4 +229,155 @@ async fn the_page_is_in_prometheus_text_format() {
     let mut broken = Command::new(check);
     broken.args(["check", "metrics"]);
     assert!(!feed(broken, "a{b=c} 1\n").status.success(), "it can tell");
+}
+
+/// A collector: it takes spans over OTLP/HTTP and keeps them.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Span>>>);
+
+impl Collector {
+    /// Returns it and its URL.
+    async fn start() -> (Self, String) {
+        let (collector, listener) = (Self::default(), tokio::net::TcpListener::bind("127.0.0.1:0"));
+        let listener = listener.await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let keeps = collector.clone();
+        let take = async move |headers: HeaderMap, body: Bytes| {
+            assert_eq!(headers["content-type"], "application/x-protobuf");
+            let batch = ExportTraceServiceRequest::decode(body).expect("spans in protobuf");
+            let scopes = batch.resource_spans.into_iter().flat_map(|spans| spans.scope_spans);
+            keeps.0.lock().expect("nobody panicked").extend(scopes.flat_map(|spans| spans.spans));
+        };
+        let router = Router::new().route("/v1/traces", axum::routing::post(take));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (collector, url)
+    }
+
+    /// Returns what came: of each span its name, trace, parent, attributes and status.
+    fn came(&self) -> Vec<String> {
+        let spans = self.0.lock().expect("nobody panicked");
+        let mut came: Vec<String> = spans.iter().map(shown).collect();
+        came.sort();
+        came
+    }
+}
+
+fn shown(span: &Span) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert!(span.end_time_unix_nano >= span.start_time_unix_nano, "{span:?}");
+    let of = if span.parent_span_id.is_empty() {
+        "of no other".to_owned()
+    } else {
+        format!("of {} in {}", hex(&span.parent_span_id), hex(&span.trace_id))
+    };
+    let attributes = span.attributes.iter().map(|attribute| {
+        let value = attribute.value.clone().and_then(|value| value.value);
+        let text = match value {
+            Some(opentelemetry_proto::tonic::common::v1::any_value::Value::StringValue(text)) => {
+                text
+            }
+            other => panic!("texts are sent: {other:?}"),
+        };
+        format!("\n  {}={text}", attribute.key)
+    });
+    let code = span.status.as_ref().map_or(0, |status| status.code);
+    format!(
+        "{} {of}, kind {}, status {code}{}",
+        span.name,
+        span.kind,
+        attributes.collect::<String>()
+    )
+}
+
+// The collector must answer while the test waits for the hub to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn spans_belong_to_the_traces_of_their_callers() {
+    let (collector, url) = Collector::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let mut up = command(&data);
+    up.env("TEAMSTER_TELEMETRY_OTLP", url).env("TEAMSTER_PROGRAM", "scripted").arg("up");
+    let mut hub = Hub::start_with(up, &data);
+    let ann = hub.token("ann", "full");
+    for (n, era) in [MODERN, LEGACY[0]].into_iter().enumerate() {
+        let mut client = hub.client(era, &ann, "/mcp").await;
+        let parent = format!("00-0af7651916cd43dd8448eb211c80319{n}-b7ad6b716920333{n}-01");
+        let call = json!({"name": "task-list", "arguments": {}, "_meta": {"traceparent": parent}});
+        client.request("tools/call", call).await;
+        // This one's caller does not want to be traced.
+        let parent = parent.replace("-01", "-00");
+        let call = json!({"name": "note-list", "arguments": {}, "_meta": {"traceparent": parent}});
+        client.request("tools/call", call).await;
+        // And this one's caller means something else.
+        let call = json!({"name": "task-update", "arguments": {}, "_meta": {"traceparent": "?"}});
+        client.request("tools/call", call).await;
+    }
+    hub.ok(&["draft", "coder", "! call task-list", "--wait"]);
+    hub.end(Signal::TERM);
+    expect![[r#"
+        tools/call task-list of b7ad6b7169203330 in 0af7651916cd43dd8448eb211c803190, kind 2, status 0
+          mcp.method.name=tools/call
+          gen_ai.operation.name=execute_tool
+          gen_ai.tool.name=task-list
+          teamster.set=session
+          teamster.principal=ann
+          teamster.outcome=ok
+        tools/call task-list of b7ad6b7169203331 in 0af7651916cd43dd8448eb211c803191, kind 2, status 0
+          mcp.method.name=tools/call
+          gen_ai.operation.name=execute_tool
+          gen_ai.tool.name=task-list
+          teamster.set=session
+          teamster.principal=ann
+          teamster.outcome=ok
+        tools/call task-list of no other, kind 2, status 0
+          mcp.method.name=tools/call
+          gen_ai.operation.name=execute_tool
+          gen_ai.tool.name=task-list
+          teamster.set=session
+          teamster.principal=coder-1
+          teamster.outcome=ok
+          teamster.agent=coder-1
+          teamster.role=coder
+        tools/call task-update of no other, kind 2, status 2
+          mcp.method.name=tools/call
+          gen_ai.operation.name=execute_tool
+          gen_ai.tool.name=task-update
+          teamster.set=session
+          teamster.principal=ann
+          teamster.outcome=refused
+          error.type=tool_error
+        tools/call task-update of no other, kind 2, status 2
+          mcp.method.name=tools/call
+          gen_ai.operation.name=execute_tool
+          gen_ai.tool.name=task-update
+          teamster.set=session
+          teamster.principal=ann
+          teamster.outcome=refused
+          error.type=tool_error"#]].assert_eq(&collector.came().join("\n"));
+}
+
+#[tokio::test]
+async fn a_collector_that_is_not_there_costs_one_warning() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", free.local_addr().expect("an address"));
+    drop(free);
+    let directory = tempfile::tempdir().expect("a directory");
+    let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+    let mut up = command(&data);
+    let stderr = std::fs::File::create(&log).expect("a file");
+    up.env("TEAMSTER_TELEMETRY_OTLP", url).env("OTEL_BSP_SCHEDULE_DELAY", "20");
+    up.arg("up").stderr(stderr);
+    let mut hub = Hub::try_start_with(up, &data).expect("the hub starts all the same");
+    let mut client = hub.modern(&hub.operator, "/mcp").await;
+    let refused = async {
+        while samples(&hub).await["teamster_otlp_failures_total"] < 5.0 {
+            let (said, failed) = client.call("task-list", json!({})).await;
+            assert!(!failed, "{said}");
+        }
+    };
+    tokio::time::timeout(DEADLINE, refused).await.expect("it is tried again and again");
+    hub.end(Signal::TERM);
+    let said = std::fs::read_to_string(&log).expect("it is text");
+    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("WARN")).collect();
+    assert!(matches!(warnings[..], [one] if one.contains("does not take spans")), "{said}");
 }

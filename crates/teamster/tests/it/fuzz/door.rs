@@ -67,7 +67,12 @@ impl Door {
         let hub = world.hub.handle.clone();
         let spawn = Arc::new(|name, task| drop(tasks::spawn(name, task)));
         let secrets = Secrets { new: secret::new_secret, hash: secret::hash };
-        let sources = Sources { hub: hub.clone(), data: None, connections: Connections::default() };
+        let sources = Sources {
+            hub: hub.clone(),
+            data: None,
+            connections: Connections::default(),
+            traces: None,
+        };
         let telemetry = Arc::new(Telemetry::new(&catalogue, sources));
         let served = Served::new(Setup {
             hub: Arc::new(hub.clone()),
