@@ -20,6 +20,8 @@ pub enum Grant {
     Set(String),
     /// One tool of one set.
     Tool(String, String),
+    /// Reading the hub's metrics; no tool needs it.
+    Metrics,
 }
 
 /// All that a caller may do.
@@ -29,7 +31,7 @@ pub struct Grants(Vec<Grant>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "grant {0:?} is not known; use full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`"
+    "grant {0:?} is not known; use full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`"
 )]
 pub struct BadGrant(String);
 
@@ -46,6 +48,7 @@ impl Grant {
             "read-only" => Ok(Self::ReadOnly),
             "main" => Ok(Self::Main),
             "self" => Ok(Self::SelfChange),
+            "metrics" => Ok(Self::Metrics),
             _ => match word.split_once(':') {
                 Some((set, tool)) if plain(set) && plain(tool) => {
                     Ok(Self::Tool(set.into(), tool.into()))
@@ -56,7 +59,8 @@ impl Grant {
         }
     }
 
-    /// `main` and `self` come on top of a base; all others are the base.
+    /// `main` and `self` come on top of a base; all others are the base. `metrics` is one of which no tool is: whoever
+    /// reads them need not be able to call anything.
     fn is_base(&self) -> bool {
         !matches!(self, Self::Main | Self::SelfChange)
     }
@@ -71,6 +75,7 @@ impl fmt::Display for Grant {
             Self::SelfChange => f.write_str("self"),
             Self::Set(set) => f.write_str(set),
             Self::Tool(set, tool) => write!(f, "{set}:{tool}"),
+            Self::Metrics => f.write_str("metrics"),
         }
     }
 }

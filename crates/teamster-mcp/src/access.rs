@@ -48,7 +48,9 @@ pub fn parse_grants(catalogue: &Catalogue, words: &[String]) -> Result<Grants, S
     let grants = grants.map_err(|bad| bad.to_string())?;
     for grant in &grants {
         let exists = match grant {
-            Grant::Full | Grant::ReadOnly | Grant::Main | Grant::SelfChange => true,
+            Grant::Full | Grant::ReadOnly | Grant::Main | Grant::SelfChange | Grant::Metrics => {
+                true
+            }
             Grant::Set(set) => Set::parse(set).is_some(),
             Grant::Tool(set, tool) => {
                 Set::parse(set).is_some_and(|set| catalogue.find(Some(set), tool).is_some())

@@ -91,6 +91,8 @@ type Run =
 /// One tool, as the catalogue keeps it.
 #[derive(Debug)]
 pub struct Entry {
+    /// Its place in the catalogue.
+    pub number: usize,
     pub set: Set,
     pub name: &'static str,
     pub needs: Needs,
@@ -115,6 +117,7 @@ impl Entry {
             })
         };
         Self {
+            number: 0,
             set: T::SET,
             name: T::NAME,
             needs: T::NEEDS,
@@ -200,11 +203,12 @@ pub struct Catalogue {
 
 impl Catalogue {
     pub fn new() -> Self {
-        Self { entries: crate::tools::all() }
+        Self::of(crate::tools::all())
     }
 
     /// Returns a catalogue of these tools only.
-    pub fn of(entries: Vec<Entry>) -> Self {
+    pub fn of(mut entries: Vec<Entry>) -> Self {
+        entries.iter_mut().enumerate().for_each(|(number, entry)| entry.number = number);
         Self { entries }
     }
 

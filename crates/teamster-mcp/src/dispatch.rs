@@ -20,6 +20,7 @@ use crate::catalogue::{Catalogue, Entry};
 use crate::door::http::PATIENCE;
 use crate::errands;
 use crate::hub::{self, Done, Failure, Hub};
+use crate::observe::{Observer, Trace, Watched};
 
 /// What a tool says when it succeeds.
 #[derive(Debug, Clone, PartialEq)]
@@ -265,17 +266,36 @@ pub struct Request {
     pub answers: Answers,
     pub client: Client,
     pub progress: Progress,
+    /// The trace that the caller said the call belongs to.
+    pub trace: Trace,
 }
 
-/// Calls a tool. Every path answers, also refusals and panics.
+/// Calls a tool. Every path answers, also refusals and panics, and every call is told to the observer once.
 pub async fn dispatch(
     catalogue: &Catalogue,
+    hub: &dyn Hub,
+    observer: &dyn Observer,
+    token: &Token,
+    scope: &Scope,
+    request: &Request,
+) -> Result<Outcome, Fault> {
+    let entry = find(catalogue, scope, &request.name);
+    let watched = Watched::begin(observer, entry.as_ref().ok().copied(), token, &request.trace);
+    let outcome = match entry {
+        Ok(entry) => run(entry, hub, token, scope, request).await,
+        Err(unknown) => Err(unknown),
+    };
+    watched.ends_with(&outcome);
+    outcome
+}
+
+async fn run(
+    entry: &Entry,
     hub: &dyn Hub,
     token: &Token,
     scope: &Scope,
     request: &Request,
 ) -> Result<Outcome, Fault> {
-    let entry = find(catalogue, scope, &request.name)?;
     if let Err(refused) = admit(hub, token, scope, entry) {
         return Ok(Outcome::Answer(refused));
     }

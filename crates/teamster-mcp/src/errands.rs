@@ -28,6 +28,7 @@ use crate::dispatch::{
 use crate::door::http::Served;
 use crate::door::seal::{Carried, For};
 use crate::hub::{Failure, wait};
+use crate::observe::{How, Trace, Watched};
 
 /// What a caller hears.
 #[derive(Debug)]
@@ -56,11 +57,14 @@ pub(crate) async fn call(
     mut request: Request,
     state: Option<&str>,
 ) -> Result<Called, Fault> {
-    let entry = dispatch::find(&served.catalogue, scope, &request.name)?;
+    let found = dispatch::find(&served.catalogue, scope, &request.name);
+    let entry = found.inspect_err(|_| over(served, None, token, &request.trace, How::Failed))?;
     let principal = token.principal.as_str();
     if let Some(sealed) = state {
         let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
-        let Carried { answers, key } = served.seal.open(sealed, whom)?;
+        let opened = served.seal.open(sealed, whom);
+        let Carried { answers, key } = opened
+            .inspect_err(|_| over(served, Some(entry), token, &request.trace, How::Failed))?;
         request.answers = answers.with(request.answers);
         request.key = request.key.or(key);
     }
@@ -69,9 +73,17 @@ pub(crate) async fn call(
         let whom = For { principal, scope, tool: entry.name, arguments: &arguments };
         return call_that_waits(served, token, scope, entry, request, whom).await;
     }
-    let called = dispatch(&served.catalogue, served.hub.as_ref(), token, scope, &request).await?;
+    let Served { catalogue, hub, observer, .. } = &**served;
+    let called =
+        dispatch(catalogue, hub.as_ref(), observer.as_ref(), token, scope, &request).await?;
     let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
     Ok(called_of(served, called, || Carried { answers: request.answers.clone(), key: None }, whom))
+}
+
+/// Tells of a call that is over before its tool is called; of all others [`dispatch`] tells. One that joins an errand is
+/// not told: it is the same call.
+fn over(served: &Served, entry: Option<&Entry>, token: &Token, trace: &Trace, how: How) {
+    Watched::begin(served.observer.as_ref(), entry, token, trace).ends(how);
 }
 
 fn called_of(
@@ -94,8 +106,13 @@ async fn call_that_waits(
     mut request: Request,
     whom: For<'_>,
 ) -> Result<Called, Fault> {
-    let refused = |error: ToolError| Ok(Called::Answer(failed(entry, &error)));
+    let trace = request.trace.clone();
+    let refused = |error: ToolError| {
+        over(served, Some(entry), token, &trace, How::Refused);
+        Ok(Called::Answer(failed(entry, &error)))
+    };
     if let Err(answer) = admit(served.hub.as_ref(), token, scope, entry) {
+        over(served, Some(entry), token, &trace, How::Refused);
         return Ok(Called::Answer(answer));
     }
     let print = call_print(entry, scope, &request.arguments);
@@ -152,11 +169,13 @@ async fn call_that_waits(
         .submit(Caller::of(token), Command::Errand(errand::Command::Begin(new)), None)
         .await
     {
-        Err(failure) => refused(failure.into()),
+        // The call itself is abandoned, and told as such.
+        Err(failure) => Ok(Called::Answer(failed(entry, &failure.into()))),
         Ok(done) => {
             let errand = done.state.errands.by_key(&token.principal, &key);
             let Ok(Some(errand)) = errand.map(Option::<&Arc<Errand>>::cloned) else {
-                return refused(ToolError::new("the call was given up meanwhile"));
+                let given_up = ToolError::new("the call was given up meanwhile");
+                return Ok(Called::Answer(failed(entry, &given_up)));
             };
             let begun = |event: &Event| matches!(event, Event::Errand(errand::Event::Begun { id, .. }) if *id == errand.id);
             // The same call may have become one in the meantime, by another request; then that one goes on.
@@ -247,8 +266,8 @@ async fn join(
 
 fn start(served: Arc<Served>, token: Arc<Token>, scope: Scope, request: Request) -> Running {
     async move {
-        let Served { catalogue, hub, .. } = &*served;
-        dispatch(catalogue, hub.as_ref(), &token, &scope, &request).await
+        let Served { catalogue, hub, observer, .. } = &*served;
+        dispatch(catalogue, hub.as_ref(), observer.as_ref(), &token, &scope, &request).await
     }
     .boxed()
 }
@@ -360,6 +379,7 @@ async fn call_again(served: &Arc<Served>, errand: &Errand) -> Result<Outcome, Fa
         answers: Answers::read(given)?,
         client: Client::named(can.iter().map(AsRef::as_ref)),
         progress: Progress::default(),
+        trace: Trace::default(),
     };
     start(served.clone(), token, scope, request).await
 }

@@ -11,6 +11,7 @@ pub mod docs;
 pub mod door;
 mod errands;
 pub mod hub;
+pub mod observe;
 mod paging;
 #[cfg(test)]
 mod testing;

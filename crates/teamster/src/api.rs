@@ -1,4 +1,5 @@
-//! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only.
+//! What people's programs ask of the hub beside the tools: tokens, the log, how things stand. Operators only, but for the
+//! metrics, which a token can be granted.
 
 mod agents;
 mod questions;
@@ -14,10 +15,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Json, Router};
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use teamster_core::grant::Grants;
+use teamster_core::grant::{Grant, Grants};
 use teamster_core::record::Body;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::topic::Topic;
@@ -34,6 +35,7 @@ use crate::agents::Live;
 use crate::clock::Clock;
 use crate::hub::Handle;
 use crate::secret;
+use crate::telemetry::{self, Telemetry};
 
 /// What the routes need.
 #[derive(Clone)]
@@ -45,6 +47,7 @@ pub struct Api {
     pub stop: watch::Sender<bool>,
     /// Which agents' transcripts grow.
     pub live: Live,
+    pub telemetry: Arc<Telemetry>,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -69,6 +72,7 @@ pub fn router(api: Api) -> Router {
         .merge(questions::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
+        .merge(metrics_route())
         .with_state(api)
 }
 
@@ -81,6 +85,25 @@ async fn operators_only(
         Kind::Operator => next.run(request).await,
         Kind::Agent | Kind::Hub => problem(StatusCode::FORBIDDEN, "only an operator may do this"),
     }
+}
+
+/// Returns the route that Prometheus reads.
+fn metrics_route() -> Router<Api> {
+    Router::new().route("/metrics", get(metrics)).method_not_allowed_fallback(wrong_method)
+}
+
+/// It tells names of agents and roles, so not every agent may read it.
+async fn metrics(State(api): State<Api>, Extension(token): Extension<Arc<Token>>) -> Response {
+    let may = match token.kind {
+        Kind::Operator => true,
+        Kind::Agent | Kind::Hub => token.grants.has(&Grant::Metrics),
+    };
+    if !may {
+        let message = "reading the metrics needs the grant `metrics`, or the operator's token";
+        return problem(StatusCode::FORBIDDEN, message);
+    }
+    let kind = [(header::CONTENT_TYPE, telemetry::metrics::CONTENT_TYPE)];
+    (kind, api.telemetry.metrics()).into_response()
 }
 
 /// Why a request was not carried out.
@@ -161,7 +184,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
             "adopted": state.agents.adopted().count(), "parked": parked.count(),
         },
         "questions": state.questions.n_open(), "used": used(&state),
-        "waiting": api.hub.n_waiting(),
+        "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
     }))
 }
 

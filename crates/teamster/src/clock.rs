@@ -21,6 +21,27 @@ pub fn time<T>(measured: impl FnOnce() -> T) -> (T, Duration) {
     (outcome, start.elapsed())
 }
 
+/// Returns the time as finely as the machine tells it.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+pub fn wall() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}
+
+/// Tells how long ago it was started, also if the machine's clock is set meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+    pub fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 /// The machine's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -17,3 +17,4 @@ pub mod secret;
 pub mod serve;
 pub mod settings;
 pub mod tasks;
+pub mod telemetry;

@@ -5,6 +5,7 @@
 mod patience;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -58,11 +59,36 @@ impl Limits {
     }
 }
 
+/// How many connections are open.
+#[derive(Debug, Clone, Default)]
+pub struct Connections(Arc<AtomicUsize>);
+
+impl Connections {
+    pub fn n_open(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> Open {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Open(self.clone())
+    }
+}
+
+/// One that is open until this is dropped.
+struct Open(Connections);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves `router` to whoever connects, until `stop`; then returns when the requests under way are answered.
 pub async fn serve(
     mut listener: impl Listener,
     router: Router,
     limits: Limits,
+    open: Connections,
     stop: impl Future<Output = ()>,
 ) {
     let Limits { connections, patience } = limits;
@@ -88,6 +114,7 @@ pub async fn serve(
             continue;
         };
         crowded = false;
+        let open = open.open();
         let router = router.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             router.call(request.map(|body| Body::new(PatientBody::new(body, patience))))
@@ -107,7 +134,7 @@ pub async fn serve(
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             }
-            drop(place);
+            drop((place, open));
         };
         tasks::spawn("serve a connection", serving.track_future(task));
     }

@@ -121,7 +121,7 @@ impl Role {
 
 /// What no base includes, and no project may grant.
 fn is_on_top(word: &str) -> bool {
-    matches!(word, "main" | "self")
+    matches!(word, "main" | "self" | "metrics")
 }
 
 /// The roles there are, by name.
@@ -310,7 +310,7 @@ impl Users<'_> {
         let full_access = &self.settings.mcp.full_access_categories;
         let may_draft = full_access.iter().any(|full| full.as_str() == category);
         match word.split_once(':').map_or(word, |(set, _)| set) {
-            "main" | "self" => false,
+            "main" | "self" | "metrics" => false,
             "full" | "agents" => may_draft || LOOKING_ONLY.contains(&word),
             _ => true,
         }

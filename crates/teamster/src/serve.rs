@@ -24,9 +24,10 @@ use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{DataFiles, write_private};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
-use crate::listen::{self, Limits};
+use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
+use crate::telemetry::{Sources, Telemetry, Traces};
 use crate::{agents, secret, tasks};
 
 /// How long connections may take to finish when the hub ends.
@@ -86,14 +87,23 @@ pub async fn run(
     let mut file = prepare(&handle, &data, address, (&name, project_named)).await?;
     file.socket = socket.as_ref().map(|_| data.socket());
     let (stop, mut stopped) = watch::channel(false);
+    let (catalogue, connections) = (Catalogue::new(), Connections::default());
+    let sources = Sources {
+        hub: handle.clone(),
+        data: Some(data.directory().to_owned()),
+        connections: connections.clone(),
+        traces: traces(&configuration),
+    };
+    let telemetry = Arc::new(Telemetry::new(&catalogue, sources));
     let served = door::Served::new(door::Setup {
         hub: Arc::new(handle.clone()),
-        catalogue: Catalogue::new(),
+        catalogue,
         secrets: door::Secrets { new: secret::new_secret, hash: secret::hash },
         spawn: Arc::new(|name, task| {
             tasks::spawn(name, task);
         }),
         seal: seal(&data)?,
+        observer: telemetry.clone(),
         patience: door::PATIENCE,
     });
     let live = agents::Live::default();
@@ -108,8 +118,14 @@ pub async fn run(
     })
     .await?;
     let agents_stop = runner.stopper();
-    let api =
-        api::router(Api { hub: handle.clone(), log: log.clone(), clock, stop: stop.clone(), live });
+    let api = api::router(Api {
+        hub: handle.clone(),
+        log: log.clone(),
+        clock,
+        stop: stop.clone(),
+        live,
+        telemetry: telemetry.clone(),
+    });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
     let listener = listener.tap_io(|stream| {
@@ -125,9 +141,10 @@ pub async fn run(
         }
     };
     let limits = Limits::of_this_process();
-    let on_socket =
-        socket.map(|socket| listen::serve(socket, router.clone(), limits, stop_serving()));
-    let on_tcp = listen::serve(listener, router, limits, stop_serving());
+    let on_socket = socket.map(|socket| {
+        listen::serve(socket, router.clone(), limits, connections.clone(), stop_serving())
+    });
+    let on_tcp = listen::serve(listener, router, limits, connections, stop_serving());
     let (door_ended, door_end) = watch::channel(false);
     tasks::spawn("serve HTTP", async move {
         tokio::join!(on_tcp, OptionFuture::from(on_socket));
@@ -160,6 +177,7 @@ pub async fn run(
     }
     served.end_calls();
     handle.shut_down().await;
+    telemetry.end().await;
     let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
     let _ = std::fs::remove_file(data.socket());
     if let Err(error) = std::fs::remove_file(data.hub()) {
@@ -169,6 +187,12 @@ pub async fn run(
         Some(Err(why)) => bail!("the hub had to stop: {why}"),
         Some(Ok(())) | None => Ok(()),
     }
+}
+
+/// Gets ready to send spans, if a collector is configured. A hub does not need one.
+fn traces(configuration: &Configuration) -> Option<Traces> {
+    let made = Traces::to(configuration.settings.telemetry.otlp.as_ref()?);
+    made.inspect_err(|error| tracing::warn!("no spans are sent: {error:#}")).ok()
 }
 
 /// Binds where the hub listened before, unless told otherwise; the first time, any free port.

@@ -28,7 +28,7 @@ pub use problem::Problem;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
 pub(crate) use tree::{Node, Value};
-pub use words::{GrantWord, Line, Money, Name, Rule, Variable, Whole};
+pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Rule, Variable, Whole};
 pub(crate) use yaml::read as read_yaml;
 
 /// The name of the configuration file, the user's and a project's.
@@ -49,6 +49,8 @@ pub struct Settings {
     pub permissions: Permissions,
     /// What agents find at the hub
     pub mcp: Mcp,
+    /// Who is told how the hub works
+    pub telemetry: Telemetry,
     /// Kinds of roles
     pub categories: Categories,
     /// Agent programs, beside those that are built in
@@ -174,6 +176,14 @@ impl Default for Mcp {
     }
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// A collector that is sent a span for each tool call over OTLP/HTTP, e.g. http://127.0.0.1:4318; without it, none is made
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<CollectorUrl>,
+}
+
 /// The kinds of roles, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -205,7 +215,7 @@ impl Default for Categories {
 }
 
 /// The settings that a variable of the environment can change, and its name.
-pub const VARIABLES: [(&str, &str); 13] = [
+pub const VARIABLES: [(&str, &str); 14] = [
     ("program", "TEAMSTER_PROGRAM"),
     ("pool.running", "TEAMSTER_POOL_RUNNING"),
     ("pool.live", "TEAMSTER_POOL_LIVE"),
@@ -219,6 +229,7 @@ pub const VARIABLES: [(&str, &str); 13] = [
     ("permissions.otherwise", "TEAMSTER_PERMISSIONS_OTHERWISE"),
     ("mcp.fullAccessCategories", "TEAMSTER_MCP_FULL_ACCESS_CATEGORIES"),
     ("mcp.streamTimeout", "TEAMSTER_MCP_STREAM_TIMEOUT"),
+    ("telemetry.otlp", "TEAMSTER_TELEMETRY_OTLP"),
 ];
 
 /// What a project's file may say; everything else would be granting itself something.

@@ -54,6 +54,7 @@ async fn main() {
             tasks::spawn(name, task);
         }),
         seal: Seal::new(secret::new_key().expect("randomness")),
+        observer: Arc::new(teamster_mcp::observe::Nobody),
         patience: PATIENCE,
     });
     let prompts_changed = watch::Sender::new(());

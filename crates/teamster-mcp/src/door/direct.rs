@@ -27,6 +27,7 @@ use super::rmcp::{Asked, declared_by, key_of, listed, response_of};
 use crate::catalogue::Catalogue;
 use crate::dispatch::Request;
 use crate::errands;
+use crate::observe::Trace;
 
 /// A request that this adapter may answer. Anything more in it, or twice, is not for us.
 #[derive(Deserialize)]
@@ -113,6 +114,7 @@ pub(super) async fn answer(
                 arguments: arguments.unwrap_or_default(),
                 key: key_of(&meta, asked),
                 client,
+                trace: Trace::of(|name| meta.get(name)),
                 ..Request::default()
             };
             let called = errands::call(served, &token, &asked.scope, call, None).await;

@@ -37,6 +37,7 @@ use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
 use crate::errands;
 use crate::hub::{Failure, Hub};
+use crate::observe::Observer;
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -65,6 +66,8 @@ pub struct Setup {
     pub spawn: Spawn,
     /// Seals what clients carry for us.
     pub seal: Seal,
+    /// Hears of every call; [`crate::observe::Nobody`] where nobody cares.
+    pub observer: Arc<dyn Observer>,
     /// How long a call may take that waits; usually [`PATIENCE`].
     pub patience: Duration,
 }
@@ -74,6 +77,7 @@ pub struct Served {
     pub(crate) hub: Arc<dyn Hub>,
     pub(crate) catalogue: Catalogue,
     pub(crate) seal: Seal,
+    pub(crate) observer: Arc<dyn Observer>,
     pub(crate) patience: Duration,
     pub(super) secrets: Secrets,
     spawn: Spawn,
@@ -89,12 +93,13 @@ pub struct Served {
 impl Served {
     /// Opens the door, and carries on the calls that an earlier hub left behind.
     pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { hub, catalogue, secrets, spawn, seal, patience } = setup;
+        let Setup { hub, catalogue, secrets, spawn, seal, observer, patience } = setup;
         let sessions = Arc::new(Sessions::new(hub.clone()));
         let served = Arc::new(Self {
             hub,
             catalogue,
             seal,
+            observer,
             patience,
             secrets,
             spawn,

@@ -28,6 +28,7 @@ use crate::catalogue::Entry;
 use crate::dispatch::{Answer, Block, Fault, Progress, Request, Resource, Step};
 use crate::errands::{self, Called};
 use crate::hub::Failure;
+use crate::observe::Trace;
 use crate::tools::iso;
 
 /// Who asks, and where; the door puts it into each request after it has checked the token.
@@ -334,6 +335,7 @@ impl ServerHandler for Adapter {
             answers: answers.map_err(error_of)?,
             client: client_of(&context),
             progress,
+            trace: Trace::of(|name| context.meta.get(name)),
         };
         let state = request.request_state.as_deref();
         let mut called =

@@ -144,6 +144,7 @@ async fn show(State(api): State<Api>, id: InPath) -> Answer {
     let agent = find(&api, &id)?;
     let mut answer = shown(&agent);
     answer["prompt"] = (&*agent.draft.prompt).into();
+    answer["calls"] = api.telemetry.calls_of(&agent.id);
     Ok(Json(answer))
 }
 

@@ -142,7 +142,7 @@ pub(super) struct ConnectArgs {
     #[arg(long)]
     team: Option<String>,
 
-    /// What it allows: full, read-only, main, self, a set (`session`) or a tool (`session:task-list`)
+    /// What it allows: full, read-only, main, self, metrics, a set (`session`) or a tool (`session:task-list`)
     #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full,main")]
     grant: Vec<String>,
 

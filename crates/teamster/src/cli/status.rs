@@ -83,7 +83,44 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
             run["notes"]
         );
     }
+    calls(&mut text, &status["calls"]);
     text.trim_end().to_owned()
+}
+
+/// As many tools as are shown to people; `--json` has all.
+const TOOLS_SHOWN: usize = 5;
+
+/// Adds what was called most since the hub started.
+fn calls(text: &mut String, calls: &Value) {
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
+    let mut tools: Vec<&Value> = calls["tools"].as_array().into_iter().flatten().collect();
+    tools.sort_by_key(|tool| std::cmp::Reverse(number(tool, "calls")));
+    let sum = |name: &str| tools.iter().map(|tool| number(tool, name)).sum::<u64>();
+    let failures = failures(&json!({
+        "refused": sum("refused"), "failed": sum("failed"), "abandoned": sum("abandoned"),
+    }));
+    let _ = writeln!(text, "calls    {} since the hub started{failures}", sum("calls"));
+    for tool in tools.iter().take(TOOLS_SHOWN) {
+        let name = tool["tool"].as_str().unwrap_or("?");
+        let _ = writeln!(
+            text,
+            "         {name}: {}{}, p50 {} ms, p99 {} ms",
+            tool["calls"],
+            self::failures(tool),
+            tool["p50_ms"],
+            tool["p99_ms"]
+        );
+    }
+    if let Some(more @ 1..) = tools.len().checked_sub(TOOLS_SHOWN) {
+        let _ = writeln!(text, "         and {more} more tool(s), with --json");
+    }
+}
+
+/// Shows failures as «, 2 refused, 1 failed», leaving out what there is none of.
+pub(super) fn failures(of: &Value) -> String {
+    let ways = ["refused", "failed", "abandoned"].into_iter();
+    let some = ways.filter_map(|way| of[way].as_u64().filter(|n| *n > 0).map(|n| (way, n)));
+    some.map(|(way, n)| format!(", {n} {way}")).collect()
 }
 
 /// Shows counts as «3 remaining, 1 completed», leaving out what there is none of.

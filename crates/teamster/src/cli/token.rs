@@ -49,7 +49,7 @@ struct CreateArgs {
     #[arg(long = "name", value_name = "NAME", conflicts_with = "name")]
     named: Option<String>,
 
-    /// What it allows: full, read-only, main, self, a set (`session`) or a tool (`session:task-list`)
+    /// What it allows: full, read-only, main, self, metrics, a set (`session`) or a tool (`session:task-list`)
     #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full")]
     grant: Vec<String>,
 

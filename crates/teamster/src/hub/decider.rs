@@ -289,6 +289,7 @@ impl Decider {
                     tracing::info!("the log can be written again");
                 }
                 self.head = Head::of(&commit);
+                self.shared.written.add(1, &batch.records, &after);
                 self.publish(after, &batch.records);
                 let state = self.shared.published.load_full();
                 batch.answers.into_iter().for_each(|answer| answer.give(&state));

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
 use super::waiters::Waiters;
+use super::written::Written;
 use crate::clock::Clock;
 use crate::project::Project;
 
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) published: ArcSwap<State>,
     pub(super) waiters: Waiters,
     pub(super) idlers: Arc<Idlers>,
+    pub(super) written: Written,
 }
 
 impl Handle {
@@ -74,6 +76,11 @@ impl Handle {
     /// Returns who does nothing but wait.
     pub fn idlers(&self) -> &Arc<Idlers> {
         &self.shared.idlers
+    }
+
+    /// Returns what was made durable since the hub started.
+    pub fn written(&self) -> &Written {
+        &self.shared.written
     }
 
     /// Returns how often somebody who waited was woken.

@@ -6,9 +6,11 @@ mod handle;
 mod idlers;
 mod open;
 mod waiters;
+mod written;
 
 pub use decider::{Ended, Input, Snapshots, Submission};
 pub use fair::WAITING_MAX;
 pub use handle::Handle;
 pub use idlers::Idlers;
 pub use open::{OpenError, Opened, Parts, start};
+pub use written::Written;

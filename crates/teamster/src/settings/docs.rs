@@ -57,8 +57,8 @@ are built in. What `tools` names is all that the role may use, in the words of `
 `session` set, reads the backlog, and of the `agents` set has everything if its category is one of
 `mcp.fullAccessCategories`, otherwise `list_agents`, `list_tasks` and `get_task_context`.
 
-A role that a project defines or changes never has `main` or `self`, has at most the user's limits, and works inside the
-project. A role's file that cannot be read also hides another role of its name: that one is not what was meant.
+A role that a project defines or changes never has `main`, `self` or `metrics`, has at most the user's limits, and works
+inside the project. A role's file that cannot be read also hides another role of its name: that one is not what was meant.
 
 ";
 

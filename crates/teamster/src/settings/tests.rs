@@ -194,7 +194,7 @@ limits = { turns = 10, depth = 99 }
             user/teamster.toml:5: limits.turns: invalid value: integer `0`, expected a whole number from 1 to 100000
             user/teamster.toml:6: limits.total: invalid type: integer `-1`, expected a whole number from 0 to 1000000
             user/teamster.toml:7: limits.wall_minutes: invalid type: floating point `1.5`, expected a whole number from 1 to 43200
-            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
+            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `telemetry`, `categories`, `programs`, `prices`, `roles`
             user/teamster.toml:17: mcp.fullAccessCategories: invalid type: string "coding", expected a list
             user/teamster.toml:19: categories.Coding: invalid value: string "Coding", expected a name: at most 64 lower-case letters, digits and dashes, no dash at either end
             user/teamster.toml:27: programs.mine.ends: unknown word `politely`, expected `stdin` or `sigterm`
@@ -284,8 +284,8 @@ fn variables_and_flags_are_checked_as_files_are() {
         &[],
         more,
         expect![[r#"
-            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
-            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `categories`, `programs`, `prices`, `roles`
+            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `telemetry`, `categories`, `programs`, `prices`, `roles`
+            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `telemetry`, `categories`, `programs`, `prices`, `roles`
             --set limits: write KEY=VALUE, e.g. limits.depth=2
             --set limits.turns=x: limits.turns: invalid type: string "x", expected a whole number from 1 to 100000
             TEAMSTER_LIMITS_DEPTH: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16
@@ -367,4 +367,23 @@ fn the_schema() {
 #[test]
 fn the_document() {
     expect_file!["../../../../docs/configuration.md"].assert_eq(&configuration_markdown());
+}
+
+#[test]
+fn a_collector_is_the_users_to_choose_and_has_a_plain_url() {
+    let collector = "[telemetry]\notlp = \"http://127.0.0.1:4318\"\n";
+    check(
+        &[("user/teamster.toml", collector), ("project/teamster.toml", collector)],
+        expect![[r#"
+        project/teamster.toml:1: telemetry: a project's file may only have `roles` and `limits`
+        telemetry.otlp = "http://127.0.0.1:4318" # user/teamster.toml:2
+    "#]],
+    );
+    for url in ["https://far.example", "127.0.0.1:4318", "http://", "http://me@host", "http://h/?a"]
+    {
+        let flags = vec![format!("telemetry.otlp={url}")];
+        let (configuration, told) = configured(&[], Sources { flags, ..Sources::default() });
+        assert_eq!(configuration.settings.telemetry.otlp, None, "{url}");
+        assert!(told.contains("a URL such as http://127.0.0.1:4318"), "{url}: {told}");
+    }
 }

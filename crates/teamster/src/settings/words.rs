@@ -158,7 +158,7 @@ text!(
     /// One thing that a role is allowed, in the words of `--grant`.
     GrantWord,
     |text| Grant::parse(text).is_ok(),
-    "full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`",
+    "full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`",
     json_schema!({"type": "string", "examples": ["read-only", "session", "agents:list_agents"]})
 );
 
@@ -169,6 +169,24 @@ text!(
     "a rule: TOOL or TOOL(TARGET), with * for anything, such as `execute(git *)`",
     json_schema!({"type": "string", "examples": ["read", "mcp__github__*", "execute(git *)"]})
 );
+
+text!(
+    /// The address of a collector.
+    CollectorUrl,
+    is_collector_url,
+    "a URL such as http://127.0.0.1:4318; for https, send to a collector on this machine that passes on",
+    json_schema!({"type": "string", "maxLength": 1024, "examples": ["http://127.0.0.1:4318"]})
+);
+
+fn is_collector_url(text: &str) -> bool {
+    let url = text.parse::<http::Uri>().ok().filter(|_| text.len() <= 1_024);
+    url.is_some_and(|url| {
+        url.scheme_str() == Some("http")
+            && url.host().is_some_and(|host| !host.is_empty())
+            && url.query().is_none()
+            && !text.contains(['@', '#'])
+    })
+}
 
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -736,7 +736,7 @@ async fn the_operators_routes_say_what_is_wrong() {
         POST /api/tokens {"grants":["full"],"name":7}: 422 Failed to deserialize the JSON body into the target type: name: invalid type: integer `7`, expected a string at line 1 column 27
         POST /api/tokens {"grants":["nothing"]}: 400 grant nothing names no tool set or tool; the sets are session, agents, yaks
         POST /api/tokens {"grants":["session:nothing"]}: 400 grant session:nothing names no tool set or tool; the sets are session, agents, yaks
-        POST /api/tokens {"grants":["a b"]}: 400 grant "a b" is not known; use full, read-only, main, self, a set such as `session`, or a tool such as `session:task-list`
+        POST /api/tokens {"grants":["a b"]}: 400 grant "a b" is not known; use full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`
         POST /api/tokens {"grants":["full"],"name":"a/b"}: 400 name "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
         POST /api/tokens {"grants":["full"],"name":".."}: 400 name ".." is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
         POST /api/tokens {"grants":["full"],"name":""}: 400 name "" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`

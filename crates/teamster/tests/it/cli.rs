@@ -82,7 +82,19 @@ fn cleaned(text: &str, hub: &Hub) -> String {
     let text = mask(&text, &"f".repeat(64), "<hash>");
     let text = mask(&text, "0000-00-00 00:00:00", "<time>");
     let text = mask(&text, "0000-00-00T00:00:00Z", "<time>");
-    mask(&text, &"0".repeat(13), "<ms>")
+    let text = mask(&text, &"0".repeat(13), "<ms>");
+    ["p50 ", "p99 ", "\"p50_ms\":", "\"p99_ms\":"].into_iter().fold(text, without_number)
+}
+
+/// Takes out the numbers that follow a word.
+fn without_number(text: String, word: &str) -> String {
+    let mut parts = text.split(word);
+    let mut cleaned = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        cleaned.extend([word, "<n>", rest]);
+    }
+    cleaned
 }
 
 /// A hub in the background, ended when the test is.

@@ -219,6 +219,7 @@ impl Door {
                 tokio::spawn(task);
             }),
             seal: Seal::new([7; KEY_BYTES]),
+            observer: Arc::new(teamster_mcp::observe::Nobody),
             patience,
         });
         let router = router(served.clone(), Router::new(), 1);

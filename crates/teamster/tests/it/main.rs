@@ -28,5 +28,6 @@ mod scripted_agent;
 mod scripted_model;
 mod simulation;
 mod stdio;
+mod telemetry;
 mod transcripts;
 mod unattended;

@@ -114,8 +114,8 @@ fn a_tree_stops_when_its_money_is_spent() {
     assert_eq!(world.agent("coder-2")["outcome"]["cost_microdollars"], 300_000);
 }
 
-#[test]
-fn a_price_is_listed_or_told_or_unknown() {
+#[tokio::test]
+async fn a_price_is_listed_or_told_or_unknown() {
     let world =
         World::start("[roles.coder]\nmodel = \"mine\"\n[prices.mine]\ninput = 2\noutput = 10\n");
     let id = world.draft("coder", "! usage 1000000 100000\n! say done");
@@ -133,6 +133,14 @@ fn a_price_is_listed_or_told_or_unknown() {
     assert_eq!(world.agent(&liar)["used"]["n_unpriced"], 1);
     let status = world.hub.ok(&["status"]);
     assert!(status.contains("cost $3.00 + unknown"), "{status}");
+    let samples = crate::telemetry::samples(&world.hub).await;
+    for (sample, value) in [
+        ("teamster_role_cost_dollars{role=\"coder\"}", 3.0),
+        ("teamster_role_tokens{role=\"coder\",kind=\"output\"}", 100_000.0),
+        ("teamster_role_unpriced_turns{role=\"researcher\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(sample), Some(&value), "{sample} {samples:?}");
+    }
 }
 
 #[test]

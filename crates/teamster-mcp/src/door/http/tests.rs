@@ -6,6 +6,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::door::seal::KEY_BYTES;
+use crate::observe::Nobody;
 use crate::testing::{TestHub, hash};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,6 +38,7 @@ fn door(spawn: Spawn) -> Router {
         secrets: Secrets { new: String::new, hash },
         spawn,
         seal: Seal::new([7; KEY_BYTES]),
+        observer: Arc::new(Nobody),
         patience: PATIENCE,
     });
     router(served, Router::new(), 1)

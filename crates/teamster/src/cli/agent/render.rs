@@ -6,6 +6,7 @@ use serde_json::Value;
 use teamster_core::Timestamp;
 use teamster_core::spending::Spent;
 
+use super::super::status::failures;
 use super::super::{dim, local_time};
 
 /// As much of a tool's input or output as fits a line.
@@ -73,6 +74,7 @@ pub(super) fn head(agent: &Value) -> String {
             let _ = writeln!(text, "  {title:<10} {value}");
         }
     }
+    calls(&mut text, &agent["calls"]);
     text
 }
 
@@ -92,6 +94,22 @@ fn used(spent: &Value) -> String {
             spent.output,
             spent.cached_read.saturating_add(spent.cached_write)
         ),
+    }
+}
+
+/// Adds what the agent called of ours.
+fn calls(text: &mut String, calls: &Value) {
+    let Some(n) = calls["calls"].as_u64() else { return };
+    let title = "calls";
+    let _ = writeln!(text, "  {title:<10} {n} since the hub started{}", failures(calls));
+    for tool in calls["tools"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "             {}: {}{}",
+            word(tool, "tool"),
+            tool["calls"],
+            failures(tool)
+        );
     }
 }
 

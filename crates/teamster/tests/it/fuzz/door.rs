@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use teamster::agents::Live;
 use teamster::api::{self, Api};
 use teamster::clock::SystemClock;
+use teamster::listen::Connections;
+use teamster::telemetry::{Sources, Telemetry};
 use teamster::{secret, tasks};
 use teamster_log::memory::Memory;
 use teamster_mcp::Catalogue;
@@ -65,12 +67,20 @@ impl Door {
         let hub = world.hub.handle.clone();
         let spawn = Arc::new(|name, task| drop(tasks::spawn(name, task)));
         let secrets = Secrets { new: secret::new_secret, hash: secret::hash };
+        let sources = Sources {
+            hub: hub.clone(),
+            data: None,
+            connections: Connections::default(),
+            traces: None,
+        };
+        let telemetry = Arc::new(Telemetry::new(&catalogue, sources));
         let served = Served::new(Setup {
             hub: Arc::new(hub.clone()),
             catalogue,
             secrets,
             spawn,
             seal: Seal::new([7; KEY_BYTES]),
+            observer: telemetry.clone(),
             patience,
         });
         let log = Arc::new(Memory::new(&world.store));
@@ -81,6 +91,7 @@ impl Door {
             clock: Arc::new(SystemClock),
             stop,
             live: Live::default(),
+            telemetry,
         });
         let router = TowerToHyperService::new(routes(served.clone(), api, 80));
         Self { world, served, router }

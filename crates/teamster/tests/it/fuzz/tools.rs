@@ -12,6 +12,7 @@ use teamster_log::memory::{Faults, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::access::Scope;
 use teamster_mcp::dispatch::{Answer, Outcome, Request, dispatch};
+use teamster_mcp::observe::Nobody;
 use tokio::runtime::Runtime;
 
 use super::mutate::Mutator;
@@ -150,7 +151,7 @@ impl World {
         let key = key.map(str::to_owned);
         let request = Request { name: name.into(), arguments, key, ..Request::default() };
         let scope = Scope::all();
-        let call = dispatch(&catalogue, &self.hub.handle, &self.token, &scope, &request);
+        let call = dispatch(&catalogue, &self.hub.handle, &Nobody, &self.token, &scope, &request);
         match self.runtime.block_on(call).expect("the tool exists") {
             Outcome::Answer(answer) => answer,
             Outcome::Ask(asks) => panic!("no tool asks: {asks:?}"),

@@ -32,6 +32,7 @@ fn words() {
         "TOK-4",
         "full",
         "read-only",
+        "metrics",
         "session",
         "session:task-add",
         "ann.bob",

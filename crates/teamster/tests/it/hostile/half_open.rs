@@ -28,7 +28,8 @@ async fn listener(
         .route("/echo", post(|body: Bytes| async move { body }));
     let limits = Limits { connections, patience: Duration::from_millis(300) };
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = listen::serve(listener, router, limits, async { drop(stopped.await) });
+    let served =
+        listen::serve(listener, router, limits, Default::default(), async { drop(stopped.await) });
     (address, stop, tokio::spawn(served))
 }
 
