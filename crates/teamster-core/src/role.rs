@@ -124,6 +124,9 @@ pub struct Role {
     pub directory: Option<Arc<str>>,
     /// How long an agent may be silent in a turn.
     pub stall_ms: u64,
+    /// How long it may be silent while one of its tools is at work.
+    #[serde(default = "usual_tool_stall_ms")]
+    pub tool_stall_ms: u64,
     /// What its agents are told before their task.
     pub prompt: Arc<str>,
     /// What its agents' programs may do without asking a person.
@@ -135,6 +138,10 @@ pub struct Role {
     /// How long its program waits for the answer to a tool call.
     #[serde(default = "usual_wait_ms")]
     pub max_wait_ms: u64,
+}
+
+fn usual_tool_stall_ms() -> u64 {
+    60 * 60 * 1_000
 }
 
 /// Less than the shortest patience of a known program.

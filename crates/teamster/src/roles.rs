@@ -81,6 +81,8 @@ pub struct Role {
     pub category: Name,
     /// How long it may show nothing before it counts as stalled.
     pub stall_s: u32,
+    /// The same while one of its tools is at work.
+    pub tool_stall_s: u32,
     /// The program that plays it, if it or the user names one.
     pub program: Option<Name>,
     pub model: Option<String>,
@@ -154,6 +156,8 @@ struct Draft {
     fields: Node,
     /// Where the project had its say in it.
     projects: Option<Origin>,
+    /// What it was before that, and what else its user says.
+    users: Option<Node>,
 }
 
 /// Lays what all layers say over one another.
@@ -167,7 +171,7 @@ pub(crate) fn read(
     for (name, text) in BUILT_IN {
         let at = Origin::new(Layer::BuiltIn, &format!("{name}.md"));
         if let Some(fields) = role_file(name, text, &at, problems) {
-            drafts.insert(Name::known(name), Draft { fields, projects: None });
+            drafts.insert(Name::known(name), Draft { fields, projects: None, users: None });
         }
     }
     for said in said {
@@ -180,9 +184,17 @@ pub(crate) fn read(
         fields.insert("limits", Node::of(&draft.fields.at, limits));
         let permissions = serde_json::to_value(&settings.permissions).unwrap_or_default();
         fields.insert("permissions", Node::of(&draft.fields.at, permissions));
+        let is_projects = |node: &Node| node.at.layer == Layer::Project;
+        let says_permissions = draft.fields.member("permissions").is_some_and(|said| {
+            is_projects(said) || said.members().any(|(_, rule)| is_projects(rule))
+        });
         fields.merge(draft.fields);
         if let Some(at) = draft.projects.take() {
-            let users = Users { settings, limits: users_limits };
+            let mut own = Node::table(at.clone());
+            let permissions = serde_json::to_value(&settings.permissions).unwrap_or_default();
+            own.insert("permissions", Node::of(&at, permissions));
+            draft.users.into_iter().for_each(|users| own.merge(users));
+            let users = Users { settings, limits: users_limits, own: &own, says_permissions };
             keep_to_projects(&name, &mut fields, &at, &users, problems);
         }
         let role = role(name.clone(), fields, settings, problems)?;
@@ -213,7 +225,11 @@ fn lay_files(said: &Said<'_>, drafts: &mut BTreeMap<Name, Draft>, problems: &mut
         };
         let projects = is_project.then(|| at.line(1));
         match role_file(&stem, &text, &at, problems) {
-            Some(fields) => drop(drafts.insert(name, Draft { fields, projects })),
+            Some(fields) => {
+                let before = drafts.remove(&name).map(|draft| draft.users.unwrap_or(draft.fields));
+                let users = before.filter(|_| is_project);
+                drafts.insert(name, Draft { fields, projects, users });
+            }
             // A role that was to be another is not used as what it was.
             None => drop(drafts.remove(&name)),
         }
@@ -230,11 +246,16 @@ fn lay_table(said: &Said<'_>, drafts: &mut BTreeMap<Name, Draft>, problems: &mut
         let projects = (said.layer == Layer::Project).then(|| table.at.clone());
         match drafts.get_mut(&name) {
             Some(draft) => {
+                match (&projects, &mut draft.users) {
+                    (Some(_), users @ None) => *users = Some(draft.fields.clone()),
+                    (None, Some(users)) => users.merge(table.clone()),
+                    (Some(_), Some(_)) | (None, None) => {}
+                }
                 draft.fields.at = table.at.clone();
                 draft.fields.merge(table);
                 draft.projects = projects.or(draft.projects.take());
             }
-            None => drop(drafts.insert(name, Draft { fields: table, projects })),
+            None => drop(drafts.insert(name, Draft { fields: table, projects, users: None })),
         }
     }
 }
@@ -302,6 +323,10 @@ fn check_name(name: &str, fields: &mut Node, problems: &mut Vec<Problem>) {
 struct Users<'a> {
     settings: &'a Settings,
     limits: &'a Limits,
+    /// What the role would be without the project, as far as that is said.
+    own: &'a Node,
+    /// Whether the project says something of permissions.
+    says_permissions: bool,
 }
 
 impl Users<'_> {
@@ -343,10 +368,20 @@ fn keep_to_projects(
             may
         });
     }
-    let most = serde_json::to_value(users.limits).unwrap_or_default();
-    if let Some(Node { value: Value::Table(limits), .. }) = fields.member_mut("limits") {
-        for (key, limit) in limits {
-            let most = &most[key.as_str()];
+    let mut most = serde_json::to_value(users.limits).unwrap_or_default();
+    let own = users.own.member("limits").map(Node::json).unwrap_or_default();
+    for (key, own) in own.as_object().into_iter().flatten() {
+        let is_less =
+            most[key].as_f64().is_none_or(|most| own.as_f64().is_some_and(|own| own < most));
+        if is_less {
+            most[key] = own.clone();
+        }
+    }
+    if let Some(Node { value: Value::Table(limits), at }) = fields.member_mut("limits") {
+        // What the user limits and the project does not mention is limited as well.
+        for (key, most) in most.as_object().into_iter().flatten() {
+            let limit = limits.entry(key.clone());
+            let limit = limit.or_insert_with(|| Node::of(at, most.clone()));
             if most.as_f64().is_some_and(|most| limit.json().as_f64() > Some(most)) {
                 tell(
                     limit,
@@ -357,11 +392,13 @@ fn keep_to_projects(
         }
     }
     // What a project would allow its own agents is for the user to say.
-    let users_own = serde_json::to_value(&users.settings.permissions).unwrap_or_default();
-    if let Some(said) = fields.member("permissions").filter(|said| said.json() != users_own) {
-        let said = said.clone();
-        tell(&said, "permissions: those of a project's role are the user's own".into());
-        fields.insert("permissions", Node::of(&said.at, users_own));
+    if let Some(own) = users.own.member("permissions") {
+        if users.says_permissions
+            && let Some(said) = fields.member("permissions")
+        {
+            tell(&said.clone(), "permissions: those of a project's role are the user's own".into());
+        }
+        fields.insert("permissions", own.clone());
     }
     let leads_out = |cwd: &Node| {
         let cwd = cwd.json();
@@ -414,6 +451,7 @@ fn role(
     Some(Role {
         description: fields.description.map(|line| line.to_string()).unwrap_or_default(),
         stall_s: categories.get(&category).cloned().unwrap_or_default().stall_s.get(),
+        tool_stall_s: categories.get(&category).cloned().unwrap_or_default().tool_stall_s.get(),
         has_full_access: settings.mcp.full_access_categories.contains(&category),
         category,
         program: fields.program.or_else(|| settings.program.clone()),

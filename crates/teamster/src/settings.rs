@@ -194,11 +194,16 @@ pub struct Categories(pub BTreeMap<Name, Category>);
 pub struct Category {
     /// How long an agent may show nothing before it counts as stalled
     pub stall_s: Whole<1, 86_400>,
+    /// How long it may show nothing while one of its tools is at work
+    pub tool_stall_s: Whole<1, 86_400>,
 }
+
+/// A build or a run of tests takes its time.
+const TOOL_STALL: Whole<1, 86_400> = Whole::new(3_600);
 
 impl Default for Category {
     fn default() -> Self {
-        Self { stall_s: const { Whole::new(300) } }
+        Self { stall_s: const { Whole::new(300) }, tool_stall_s: TOOL_STALL }
     }
 }
 
@@ -209,7 +214,8 @@ impl Default for Categories {
             ("conversational", const { Whole::new(180) }),
             ("research", const { Whole::new(420) }),
         ];
-        let known = |(name, stall_s)| (Name::known(name), Category { stall_s });
+        let known =
+            |(name, stall_s)| (Name::known(name), Category { stall_s, tool_stall_s: TOOL_STALL });
         Self(stalls.into_iter().map(known).collect())
     }
 }

@@ -21,6 +21,7 @@ fn role(name: &str, limits: Limits) -> Role {
         limits,
         directory: None,
         stall_ms: 300_000,
+        tool_stall_ms: 3_600_000,
         prompt: "You write code.".into(),
         permissions: Permissions::default(),
         account: "goose".into(),
@@ -375,7 +376,7 @@ fn roles_change_only_where_they_differ() {
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
             {"role":{"removed":{"name":"lead"}}}
-            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000}}}}"#]],
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000}}}}"#]],
     );
     let (_, sync) = roles();
     check(

@@ -49,6 +49,9 @@ const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
 
+/// As many denials by rules as are told of one process.
+const DENIALS_TOLD_MAX: u32 = 20;
+
 /// What the runner needs to know of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -118,6 +121,8 @@ struct Talk<'a> {
     guard: Guard,
     /// Tool calls that were seen; a program tells of one several times.
     calls: HashSet<String>,
+    /// Those that have no result yet.
+    open_calls: HashSet<String>,
     last_words: String,
     /// The message that its last words are part of, if its program tells messages apart.
     message: Option<String>,
@@ -130,6 +135,7 @@ struct Talk<'a> {
     heard_at: Instant,
     /// What its program said of its account, and until when.
     limit: Option<(Timestamp, String)>,
+    n_denied: u32,
 }
 
 async fn begin<'a>(
@@ -188,6 +194,7 @@ async fn begin<'a>(
         transcriber: Transcriber::new(TEXT_WAIT_MS),
         guard: Guard::default(),
         calls: HashSet::new(),
+        open_calls: HashSet::new(),
         last_words: String::new(),
         message: None,
         spending: Spending::default(),
@@ -195,6 +202,7 @@ async fn begin<'a>(
         waits: None,
         heard_at: Instant::now(),
         limit: None,
+        n_denied: 0,
     })
 }
 
@@ -259,6 +267,17 @@ impl Talk<'_> {
         (used.n_priced > 0 && used.n_unpriced == 0).then_some(used.microdollars)
     }
 
+    /// Says whether what the program tells of the turn under way is more than is left for it.
+    fn is_overspent(&self) -> bool {
+        let state = self.shared.hub.state();
+        let agent = state.agents.get(self.agent.id.as_str());
+        let left = agent.and_then(|agent| {
+            Some(agent.draft.limits.microdollars?.saturating_sub(agent.spent.microdollars))
+        });
+        let told = self.spending.told_micros().filter(|told| *told > 0);
+        left.zip(told).is_some_and(|(left, told)| told > left)
+    }
+
     /// Asks the program to give up its turn, if it is in one, and waits for that: so it drops what it waits for, and its
     /// session ends in good order. Neither a program that does not listen nor the hub's end is waited for.
     async fn cancel_turn(&mut self) {
@@ -301,8 +320,12 @@ impl Talk<'_> {
         tokio::pin!(exited);
         let mut has_exited = false;
         let answers = hub.watch(&Topic::Agent(id.clone()));
-        let stall = Duration::from_millis(self.role.stall_ms);
         loop {
+            // A tool at work is silent for as long as it takes.
+            let stall = match self.open_calls.is_empty() {
+                true => Duration::from_millis(self.role.stall_ms),
+                false => Duration::from_millis(self.role.tool_stall_ms.max(self.role.stall_ms)),
+            };
             let silent_at = self.dialogue.last_activity().max(self.heard_at) + stall;
             let due = self.transcriber.due_ms();
             let asked: Vec<QuestionId> = self.pending.iter().map(|one| one.question).collect();
@@ -390,7 +413,10 @@ impl Talk<'_> {
             }
             Event::Usage(usage) => {
                 self.spending.hear(usage);
-                None
+                self.is_overspent().then(|| {
+                    let says = "its budget is spent";
+                    Came::To(self.outcome(Ending::Aborted, Status::Partial, says))
+                })
             }
             Event::UsageLimit { until_unix_s, message } => {
                 let now = self.shared.clock.now();
@@ -398,15 +424,19 @@ impl Talk<'_> {
                 self.limit = Some((until, message));
                 None
             }
-            Event::ToolResult { ok: false, output, .. } => {
+            Event::ToolResult { id, ok: false, output } => {
+                self.open_calls.remove(&id);
                 let verdict = self.guard.see_error(&output.text);
                 self.judge(verdict).await
             }
             Event::TurnEnded(end) => Some(self.turn_ended(end)),
             Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
+            Event::ToolResult { id, .. } => {
+                self.open_calls.remove(&id);
+                None
+            }
             Event::Prompted { .. }
             | Event::Thought(_)
-            | Event::ToolResult { .. }
             | Event::Plan { .. }
             | Event::PermissionAnswered { .. }
             | Event::CancelAsked
@@ -479,6 +509,10 @@ impl Talk<'_> {
         if !self.calls.insert(call.id.clone()) {
             return None;
         }
+        if self.open_calls.len() >= CALLS_MAX {
+            self.open_calls.clear();
+        }
+        self.open_calls.insert(call.id.clone());
         let name = call.name.as_deref().unwrap_or(&call.title);
         // Awaiting again is what await_agent asks for.
         if name.ends_with("await_agent") || call.title.contains("await_agent") {
@@ -510,7 +544,17 @@ impl Talk<'_> {
     ) {
         let option = match asking::verdict(self.role, call) {
             permission::Verdict::Allow => asking::allowing(&options),
-            permission::Verdict::Deny => asking::denying(&options),
+            permission::Verdict::Deny => {
+                // A program that does not take no for an answer is told of only so often.
+                self.n_denied += 1;
+                if self.n_denied <= DENIALS_TOLD_MAX {
+                    let title: String = call.title.chars().take(200).collect();
+                    let says = format!("its rules deny: {title}");
+                    let id = self.agent.id.clone();
+                    self.shared.tell(agent::Command::Warn { id, says }).await;
+                }
+                asking::denying(&options)
+            }
             permission::Verdict::Ask => {
                 let of = (self.agent, self.role);
                 match asking::ask(self.shared, of, id, call, options).await {

@@ -30,6 +30,11 @@ impl Spending {
         }
     }
 
+    /// Returns what the program says the turn has cost so far.
+    pub(super) fn told_micros(&self) -> Option<u64> {
+        self.cost_micros.filter(|_| self.is_open)
+    }
+
     /// Returns what the turn used, once. `model` is what its role asks for, if the program does not tell.
     pub(super) fn take(&mut self, model: Option<&str>, prices: &Prices) -> Option<Used> {
         if !std::mem::take(&mut self.is_open) {

@@ -1,6 +1,6 @@
 //! `teamster adopt` and `resume`: agents that a person has started, as agents of the hub, and parked ones let go on.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::json;
 
 use super::connect::{self, Server};
@@ -61,11 +61,14 @@ pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<(
     let secret = made["secret"].as_str().context("the hub made no secret")?.to_owned();
     let server = Server { url: format!("{}/mcp", client.hub.url), secret };
     match args.program {
-        Some(program) => print(&program.paste(&server)?)?,
+        // For this project only: what the user has connected elsewhere stays as it is.
+        Some(program) => {
+            print(&program.paste(&server)?.replace("--scope user", "--scope local"))?;
+        }
         None => print(&format!("{}\nAuthorization: {}", server.url, server.authorization()))?,
     }
     say(&format!(
-        "that connects the agent you run as {id}; it holds a secret that is shown only now"
+        "that connects the agent you run as {id} when it is started again; it holds a secret that is shown only now"
     ));
     match &args.session {
         Some(_) => say(&format!(
@@ -82,7 +85,9 @@ pub(super) async fn resume(data: &DataFiles, args: ResumeArgs) -> anyhow::Result
     let mut client = connect_to_hub(data).await?;
     let id = crate::client::in_path(&args.id);
     let body = json!({"prompt": args.prompt});
-    let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await?;
+    let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await;
+    let agent =
+        agent.map_err(|error| anyhow!("{}", super::agent::in_our_words(&format!("{error:#}"))))?;
     if args.json {
         return print(&agent.to_string());
     }

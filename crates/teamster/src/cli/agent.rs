@@ -224,7 +224,7 @@ async fn call(client: &mut Client, tool: &str, id: &str) -> anyhow::Result<Value
 }
 
 /// A tool's sentence names tools; people have verbs.
-fn in_our_words(message: &str) -> String {
+pub(super) fn in_our_words(message: &str) -> String {
     let words = [("list_agents", "`teamster agents --all`"), ("list_tasks", "`teamster dossiers`")];
     words.iter().fold(message.to_owned(), |text, (tool, verb)| text.replace(tool, verb))
 }

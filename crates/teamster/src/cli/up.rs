@@ -78,6 +78,10 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         bail!("{running}; see `{}`, or stop it with `{}`", data.call("status"), data.call("down"));
     }
     let configuration = super::config::read(directory.clone(), args.set.clone());
+    // What a file says wrong is left out; whoever types something wrong is there to mend it.
+    if configuration.problems.iter().any(|problem| problem.file.starts_with("--set ")) {
+        bail!("nothing was started; mend what --set says");
+    }
     if args.detach {
         return detach(&data, &directory, args.dir.is_some(), args.listen, &args.set);
     }

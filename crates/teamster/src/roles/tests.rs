@@ -225,3 +225,29 @@ fn a_role_of_a_project_has_no_more_than_its_user_allows() {
         "#]],
     );
 }
+
+#[test]
+fn a_project_takes_nothing_away_that_its_user_has_said_of_a_role() {
+    let users = "---\npermissions:\n  deny: [fetch]\n  otherwise: ask\nlimits:\n  dollars: 1\n  turns: 5\n---\nCare.\n";
+    for (file, text) in [
+        ("project/teamster.toml", "[roles.careful]\ndescription = \"x\"\n"),
+        (
+            "project/teamster.toml",
+            "[roles.careful]\nlimits = { dollars = 100, wall_minutes = 7 }\npermissions = { deny = [] }\n",
+        ),
+        ("project/.teamster/roles/careful.md", "---\ndescription: x\n---\nThe project's.\n"),
+    ] {
+        let files = [("user/roles/careful.md", users), (file, text)];
+        let (configuration, _) = configured(&files, Sources::default());
+        let role = configuration.roles.find("careful").unwrap();
+        let denied: Vec<&str> = role.permissions.deny.iter().map(|rule| rule.as_str()).collect();
+        assert_eq!(denied, ["fetch"], "{text}");
+        assert_eq!(role.permissions.otherwise, crate::settings::Verdict::Ask, "{text}");
+        assert_eq!(
+            role.limits.dollars.map(crate::settings::Money::micros),
+            Some(1_000_000),
+            "{text}"
+        );
+        assert_eq!(role.limits.turns.get(), 5, "{text}");
+    }
+}

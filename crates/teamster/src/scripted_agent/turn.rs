@@ -69,6 +69,11 @@ impl Turn {
             self.session.save()?;
         }
         let mut answer = json!(PromptResponse::new(played?));
+        if self.tokens.is_none() && self.session.cost_dollars == 0.0 {
+            // Without a model nothing is used; a script that says otherwise has said so.
+            let update = UsageUpdate::new(0, CONTEXT_TOKENS).cost(Cost::new(0.0, "USD"));
+            self.update(SessionUpdate::UsageUpdate(update)).await?;
+        }
         if let Some((input, output)) = self.tokens {
             answer["usage"] = json!({
                 "totalTokens": input.saturating_add(output), "inputTokens": input, "outputTokens": output,
@@ -171,7 +176,15 @@ impl Turn {
 
     async fn ask(&self, text: &str) -> anyhow::Result<()> {
         let text = self.session.results.fill(text)?;
-        let fields = ToolCallUpdateFields::new().title(text).status(ToolCallStatus::Pending);
+        let mut fields =
+            ToolCallUpdateFields::new().title(text.clone()).status(ToolCallStatus::Pending);
+        // `execute cargo test` asks for a kind of tool and says what it is about.
+        let kind = text.split_once(' ').and_then(|(kind, target)| {
+            Some((serde_json::from_value::<ToolKind>(json!(kind)).ok()?, target))
+        });
+        if let Some((kind, target)) = kind.filter(|(kind, _)| *kind != ToolKind::Other) {
+            fields = fields.kind(kind).raw_input(json!({"command": target}));
+        }
         let request = RequestPermissionRequest::new(
             self.session.id.clone(),
             ToolCallUpdate::new(self.name("call"), fields),

@@ -44,6 +44,9 @@ pub(crate) fn sound<T: DeserializeOwned + Default>(
             Some(Step::Key(key)) if key == "otherwise" => {
                 node.value = Value::Leaf("ask".into());
             }
+            // A budget that cannot be read is none at all, rather than no limit.
+            Some(Step::Key(key)) if key == "dollars" => node.value = Value::Leaf(0.into()),
+            Some(Step::Key(key)) if key == "tokens" => node.value = Value::Leaf(1.into()),
             Some(Step::Key(key)) if ALLOWING.contains(&key.as_str()) && !is_list => {
                 node.value = Value::List(Vec::new());
             }

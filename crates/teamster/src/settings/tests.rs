@@ -59,8 +59,11 @@ fn without_files_there_is_what_is_built_in() {
     }
     expect![[r#"
         categories.coding.stall_s = 300
+        categories.coding.tool_stall_s = 3600
         categories.conversational.stall_s = 180
+        categories.conversational.tool_stall_s = 3600
         categories.research.stall_s = 420
+        categories.research.tool_stall_s = 3600
         limits.children = 8
         limits.depth = 3
         limits.total = 100

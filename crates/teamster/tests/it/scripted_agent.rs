@@ -148,6 +148,10 @@ fn show(event: Event) -> Option<String> {
         Event::Usage(Usage { tokens, context, cost, .. }) => {
             let tokens = tokens.map(|Tokens { input, output, .. }| (input, output));
             let cost = cost.map(|cost| cost.micros);
+            // What every turn says that uses nothing.
+            if (tokens, cost) == (None, Some(0)) {
+                return None;
+            }
             format!("used {tokens:?} {:?} {cost:?}", context.map(|context| context.used))
         }
         Event::PermissionAsked { id, call, options } => {

@@ -96,7 +96,7 @@ fn a_tree_stops_when_its_money_is_spent() {
     let script = format!(
         "! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! call await_agent {{\"agentId\":\"coder-2\"}}\n\
          ! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! call await_agent {{\"agentId\":\"coder-3\"}}\n\
-         ! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! say $last"
+         ! call draft_agent {{\"role\":\"coder\",\"prompt\":\"{child}\"}}\n! usage 10 1\n! say $last"
     );
     let id = world.hub.ok(&["draft", "coordinator", &script, "--budget", "0.50"]);
     let ended = world.ended(&id);

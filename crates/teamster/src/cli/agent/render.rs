@@ -58,7 +58,9 @@ pub(super) fn table(agents: &[&Value]) -> String {
 }
 
 pub(super) fn head(agent: &Value) -> String {
-    let mut text = format!("{} ({})\n", word(agent, "id"), word(agent, "phase"));
+    let parked = !agent["parked_until"].is_null();
+    let phase = if parked { "parked" } else { word(agent, "phase") };
+    let mut text = format!("{} ({phase})\n", word(agent, "id"));
     for (title, value) in [
         ("dossier", word(agent, "dossier").to_owned()),
         ("directory", word(agent, "directory").to_owned()),
@@ -150,10 +152,16 @@ pub(super) fn record(record: &Value) -> Option<String> {
             dim(&format!("  {mark} {}", line(word(&record["output"], "text"))))
         }
         "permission_asked" => {
-            format!("? may it: {}", line(word(&record["call"], "title")))
+            let title = line(word(&record["call"], "title"));
+            format!("? may it: {title} {}", dim("(rules decide, or you: `teamster questions`)"))
         }
         "permission_answered" => dim(&format!("  answered: {}", said("option"))),
-        "usage_limit" => format!("! usage limit: {}", said("message")),
+        "usage_limit" => {
+            let message = said("message");
+            format!(
+                "! usage limit: {message}; it is parked and goes on by itself (`teamster agents` shows it)"
+            )
+        }
         "trouble" => dim(&format!("! {}", said("message"))),
         "turn_ended" => dim(&format!("· turn ended: {}", said("why"))),
         "exited" => dim(&format!("· program ended: {}", said("how"))),

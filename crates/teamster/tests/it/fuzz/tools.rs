@@ -71,6 +71,7 @@ fn coder() -> role::Role {
         limits: role::Limits::USUAL,
         directory: None,
         stall_ms: 1_000,
+        tool_stall_ms: 1_000,
         prompt: "".into(),
         permissions: Permissions::default(),
         account: "none".into(),

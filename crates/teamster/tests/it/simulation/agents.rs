@@ -785,6 +785,7 @@ fn role(name: &str) -> Role {
         limits: if name == "lead" { LIMITS } else { Limits { depth: 1, ..LIMITS } },
         directory: None,
         stall_ms: 300_000,
+        tool_stall_ms: 300_000,
         prompt: "".into(),
         permissions: teamster_core::permission::Permissions::default(),
         account: "all".into(),
