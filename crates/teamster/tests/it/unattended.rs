@@ -9,11 +9,12 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::agents::{World, outcome};
+use crate::hub::Hub;
 
 /// Follows what a verb prints, up to the first line that is wanted, and returns that.
-fn first_line(world: &World, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+pub(crate) fn first_line(hub: &Hub, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
     let mut follow =
-        world.hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
+        hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(follow.stdout.take().expect("stdout is piped")).lines();
     let found = lines.map(|line| line.expect("it can be read")).find(|line| wanted(line));
     follow.kill().expect("it can be ended");
@@ -23,12 +24,12 @@ fn first_line(world: &World, follow: &[&str], wanted: impl Fn(&str) -> bool) -> 
 
 /// Waits until something waits for a person, and returns it.
 fn question(world: &World) -> Value {
-    let line = first_line(world, &["questions", "--follow", "--json"], |_| true);
+    let line = first_line(&world.hub, &["questions", "--follow", "--json"], |_| true);
     serde_json::from_str(&line).expect("it is a question")
 }
 
 fn until_said(world: &World, what: &str) {
-    first_line(world, &["log", "--follow"], |line| line.contains(what));
+    first_line(&world.hub, &["log", "--follow"], |line| line.contains(what));
 }
 
 /// Returns the lines of the log that say something.
