@@ -27,6 +27,16 @@ impl Team {
     /// Starts a hub with these programs, the first of which plays the built-in roles; a role named as a program is played
     /// by that. Returns nothing where one of them is not installed.
     fn start(programs: &[&str], settings: &str, model: &ScriptedModel) -> Option<Self> {
+        Self::start_with(programs, settings, "", model)
+    }
+
+    /// Starts one whose programs are given these variables, too.
+    fn start_with(
+        programs: &[&str],
+        settings: &str,
+        variables: &str,
+        model: &ScriptedModel,
+    ) -> Option<Self> {
         let found: Option<Vec<(&str, PathBuf)>> =
             programs.iter().map(|name| Some((*name, find(name)?))).collect();
         let home = tempfile::tempdir().expect("a temporary directory");
@@ -37,21 +47,20 @@ impl Team {
             .iter()
             .map(|(name, path)| {
                 let command = path.to_string_lossy();
+                // Without these Claude Code would look for servers that are not there.
                 format!(
                     "[programs.{name}]\ncommand = {command:?}\n\
+                     set.CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\"\n\
+                     set.DISABLE_TELEMETRY = \"1\"\nset.DISABLE_ERROR_REPORTING = \"1\"\n{variables}\
                      [roles.{name}]\nprogram = \"{name}\"\nprompt = \"Work.\"\n"
                 )
             })
             .collect();
-        // Without these it would look for servers that are not there.
-        let quiet = "[programs.claude.set]\nCLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\"\n\
-                     DISABLE_TELEMETRY = \"1\"\nDISABLE_ERROR_REPORTING = \"1\"\n";
-        let quiet = if programs.contains(&"claude") { quiet } else { "" };
         let first = programs[0];
         let write = |path: &str, text: String| {
             std::fs::write(home.path().join(path), text).expect("it can be written");
         };
-        let settings = format!("program = \"{first}\"\n{settings}\n{known}{quiet}");
+        let settings = format!("program = \"{first}\"\n{settings}\n{known}");
         write("config/teamster/teamster.toml", settings);
         let codex_settings = format!(
             "model = \"scripted\"\nmodel_provider = \"scripted\"\n\
@@ -96,7 +105,9 @@ impl Team {
     /// Returns what an agent did to the list of tasks, oldest first.
     fn did(&self, id: &str) -> Vec<String> {
         let log = self.hub.log().into_iter();
-        log.filter(|(by, what)| by == id && what.starts_with("TAS-")).map(|(_, what)| what).collect()
+        log.filter(|(by, what)| by == id && what.starts_with("TAS-"))
+            .map(|(_, what)| what)
+            .collect()
     }
 
     /// Reads a file of the directory that agents work in.
@@ -237,29 +248,47 @@ async fn a_person_decides_what_goose_may_do() {
 const CHORE: &str = "Wash all the windows.";
 /// How the hub begins to tell an agent that it goes on.
 const CUT_OFF: &str = "You were cut off in the middle of your work.";
-/// Longer than a program takes to hear of a limit and to end, so that it is seen parked.
-const USED_UP_FOR: Duration = Duration::from_secs(8);
+/// Claude Code tells when a limit ends only to those who have a subscription, which is what it takes such a token for. It
+/// cannot ask anybody else about it.
+const SUBSCRIBED: &str = "set.CLAUDE_CODE_OAUTH_TOKEN = \"dummy\"\nset.ANTHROPIC_API_KEY = \"\"\n\
+                          set.HTTPS_PROXY = \"http://127.0.0.1:9\"\nset.NO_PROXY = \"127.0.0.1\"\n";
 
-async fn check_that_a_limit_parks(program: &str) {
-    let until = SystemTime::now() + USED_UP_FOR;
+/// Who lets an agent go on that was parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The hub does, because the time has come that the program told.
+    Time,
+    /// A person does, who does not wait for that time or was not told it.
+    Person,
+}
+
+async fn check_that_a_limit_parks(program: &str, variables: &str, by: By) {
+    let until = match by {
+        By::Time => Duration::from_secs(4),
+        By::Person => Duration::from_secs(3600),
+    };
+    let until = SystemTime::now() + until;
     let until_unix_s = until.duration_since(UNIX_EPOCH).expect("it is past 1970").as_secs();
     let scripts = [
         Script::new(CUT_OFF, [add("dry the windows"), success("The rest is washed.")]),
         Script::new(CHORE, [add("wash the last window"), Step::UsedUp { until_unix_s }]),
     ];
     let model = ScriptedModel::start(scripts).await;
-    let Some(team) = Team::start(&[program], "", &model) else { return };
+    let Some(team) = Team::start_with(&[program], "", variables, &model) else { return };
     assert!(team.draft("coder", CHORE, &[]).status.success());
     team.until_said("coder-1", "agent coder-1 is parked");
     let session = team.agent("coder-1")["session"].clone();
-    let shown = team.hub.ok(&["agents"]);
-    assert!(shown.contains("parked"), "{shown}");
-    team.assert_nothing_is_left();
+    if by == By::Person {
+        let shown = team.hub.ok(&["agents"]);
+        assert!(shown.contains("parked"), "{shown}");
+        team.assert_nothing_is_left();
+        team.hub.ok(&["resume", "coder-1"]);
+    }
     let output = team.hub.run(&["await", "coder-1"]);
     let log = team.hub.ok(&["log"]);
     let told = format!("{output:?}\n{}\n{log}\n{}", story(&model), team.transcript("coder-1"));
     assert!(output.status.success(), "{told}");
-    assert!(SystemTime::now() >= until, "it came too early: {told}");
+    assert!(by == By::Person || SystemTime::now() >= until, "it came too early: {told}");
     let agent = team.agent("coder-1");
     assert_eq!(agent["outcome"]["summary"], "The rest is washed.", "{told}");
     assert_eq!((&agent["session"], &agent["incarnation"]), (&session, &json!(2)), "{told}");
@@ -272,17 +301,23 @@ async fn check_that_a_limit_parks(program: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_usage_limit_parks_claude_and_it_goes_on() {
-    check_that_a_limit_parks("claude").await;
+    check_that_a_limit_parks("claude", SUBSCRIBED, By::Time).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_usage_limit_without_an_end_parks_claude_until_a_person_says_so() {
+    check_that_a_limit_parks("claude", "", By::Person).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_usage_limit_parks_codex_and_it_goes_on() {
-    check_that_a_limit_parks("codex").await;
+    check_that_a_limit_parks("codex", "", By::Time).await;
 }
 
+/// It tries four times before it gives up, and says that in words only.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_usage_limit_parks_goose_and_it_goes_on() {
-    check_that_a_limit_parks("goose").await;
+async fn a_usage_limit_parks_goose_until_a_person_says_so() {
+    check_that_a_limit_parks("goose", "", By::Person).await;
 }
 
 const LEAD: &str = "Have the kitchen cleaned.";
@@ -340,12 +375,8 @@ async fn claude_leads_a_codex_and_a_goose() {
 }
 
 async fn check_that_a_budget_holds(budget: [&str; 2], refusal: &str) {
-    let lead = [
-        draft("codex", SWEEP),
-        wait_for("codex-2"),
-        draft("codex", MOP),
-        success("Only swept."),
-    ];
+    let lead =
+        [draft("codex", SWEEP), wait_for("codex-2"), draft("codex", MOP), success("Only swept.")];
     let scripts = [Script::new(LEAD, lead), Script::new(SWEEP, [success("Swept.")])];
     let model = ScriptedModel::start(scripts).await;
     // A request takes ten tokens each way.

@@ -588,8 +588,8 @@ const CHAT: Api = Api {
     },
     used_up: |until_unix_s| {
         let message = format!("You exceeded your current quota (resets_at {until_unix_s}).");
-        let error = json!({"type": "insufficient_quota", "code": "insufficient_quota"});
-        (Vec::new(), json!({"error": {"message": message, "type": error["type"], "code": error["code"]}}))
+        let code = "insufficient_quota";
+        (Vec::new(), json!({"error": {"message": message, "type": code, "code": code}}))
     },
 };
 

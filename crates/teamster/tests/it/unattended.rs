@@ -13,8 +13,7 @@ use crate::hub::Hub;
 
 /// Follows what a verb prints, up to the first line that is wanted, and returns that.
 pub(crate) fn first_line(hub: &Hub, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
-    let mut follow =
-        hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut follow = hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(follow.stdout.take().expect("stdout is piped")).lines();
     let found = lines.map(|line| line.expect("it can be read")).find(|line| wanted(line));
     follow.kill().expect("it can be ended");
