@@ -17,7 +17,7 @@ use crate::hub::{Hub, Mcp, command};
 /// A hub whose agents are scripted.
 pub(crate) struct World {
     pub(crate) hub: Hub,
-    home: TempDir,
+    pub(crate) home: TempDir,
 }
 
 impl World {

@@ -4,11 +4,13 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::print_stdout,
     reason = "tasks live no longer than their test, and a broken fixture should panic"
 )]
 
 mod crowds;
 mod half_open;
+mod programs;
 mod waits;
 
 use http::Method;

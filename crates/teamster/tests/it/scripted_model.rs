@@ -236,10 +236,7 @@ impl Answer {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
             Self::Hung { words: Some(words), .. } => Reply::Text(words.clone()),
-            Self::Hung { words: None, .. }
-            | Self::UsedUp { .. }
-            | Self::Aside
-            | Self::Other(_) => {
+            Self::Hung { words: None, .. } | Self::UsedUp { .. } | Self::Aside | Self::Other(_) => {
                 Reply::Text("ok".to_owned())
             }
         }
