@@ -27,18 +27,20 @@ const ASKED_MAX: usize = 32;
 const TAKEN_BACK_MAX: usize = 100;
 
 fn settings(liar: &Path) -> String {
-    let mut settings = "[pool]\nrunning = 64\nlive = 64\n[categories.coding]\nstall_s = 3\n\
+    let mut settings = "[pool]\nrunning = 64\nlive = 64\n[categories.coding]\nstall_s = 2\n\
                         [permissions]\notherwise = \"ask\"\n"
         .to_owned();
     for driver in DRIVERS {
         for (trick, _) in TRICKS {
             let name = name(driver, trick);
+            // Only one that is silent needs to be found out soon.
+            let category = if trick == "endless" { "coding" } else { "research" };
             let liar = liar.to_string_lossy();
             let _ = writeln!(
                 settings,
                 "[programs.{name}]\ncommand = \"sh\"\ndriver = \"{driver}\"\ngrace_s = 0\n\
                  args = [{liar:?}, \"{driver}\", \"{trick}\"]\n\
-                 [roles.{name}]\nprogram = \"{name}\"\nprompt = \"Lie.\"\ncategory = \"coding\""
+                 [roles.{name}]\nprogram = \"{name}\"\nprompt = \"Lie.\"\ncategory = \"{category}\""
             );
         }
     }
