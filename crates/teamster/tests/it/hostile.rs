@@ -4,7 +4,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
-    clippy::print_stdout,
     reason = "tasks live no longer than their test, and a broken fixture should panic"
 )]
 

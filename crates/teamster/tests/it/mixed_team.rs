@@ -1,7 +1,11 @@
 //! Real Claude Code, Codex and Goose under one hub, offline: together in one team, and each of them alone with what makes
 //! it responsible to let it run alone. The tests of `unattended` play the same with the scripted agent, and say more.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "when an account has something left again is said in real time, and a broken fixture should panic"
+)]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -460,8 +460,10 @@ struct Api {
     /// Turns that answer into server-sent events.
     stream: fn(&Value) -> String,
     /// Makes the headers and the body by which the vendor says that the account has nothing left until then.
-    used_up: fn(u64) -> (Vec<(&'static str, String)>, Value),
+    used_up: fn(u64) -> (Headers, Value),
 }
+
+type Headers = Vec<(&'static str, String)>;
 
 const TOKENS: u32 = 10;
 
