@@ -151,7 +151,8 @@ async fn begin<'a>(
         return Err(format!("there is no directory {}", directory.display()));
     }
     let model = role.model.as_deref();
-    let id = format!("{}-{}", agent.id, agent.incarnation);
+    // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
+    let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];

@@ -345,10 +345,11 @@ async fn claude_leads_a_codex_and_a_goose() {
         wait_for("goose-3"),
         success("Both are done."),
     ];
+    // The lead's comes last: whoever starts after another has ended is told what was asked of the lead.
     let scripts = [
-        Script::new(LEAD, lead),
         Script::new(SWEEP, [add("empty the dustpan"), success("Swept.")]),
         Script::new(MOP, [add("empty the bucket"), success("Mopped.")]),
+        Script::new(LEAD, lead),
     ];
     let model = ScriptedModel::start(scripts).await;
     let Some(team) = Team::start(&PROGRAMS, "", &model) else { return };
@@ -381,7 +382,7 @@ async fn claude_leads_a_codex_and_a_goose() {
 async fn check_that_a_budget_holds(budget: [&str; 2], refusal: &str) {
     let lead =
         [draft("codex", SWEEP), wait_for("codex-2"), draft("codex", MOP), success("Only swept.")];
-    let scripts = [Script::new(LEAD, lead), Script::new(SWEEP, [success("Swept.")])];
+    let scripts = [Script::new(SWEEP, [success("Swept.")]), Script::new(LEAD, lead)];
     let model = ScriptedModel::start(scripts).await;
     // A request takes ten tokens each way.
     let price = "[prices.scripted]\ninput = 10_000\noutput = 10_000\n";
