@@ -156,6 +156,11 @@ impl<S: Source, W: AsyncWrite + Send + Unpin> Dialogue<S, W> {
         Ok(())
     }
 
+    /// Says whether a permission still waits to be decided.
+    pub fn waits_for(&self, permission: PermissionId) -> bool {
+        self.permissions.contains_key(&permission)
+    }
+
     /// Closes the program's input once everything is written, by which most programs end.
     pub fn close(&mut self) {
         self.closing = true;

@@ -19,7 +19,7 @@ pub const MARK: &str = "TEAMSTER_LAUNCH";
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longer names are somebody's mistake; file systems bear 255 bytes.
-const ID_BYTES_MAX: usize = 100;
+const ID_BYTES_MAX: usize = 128;
 
 /// What one launch was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

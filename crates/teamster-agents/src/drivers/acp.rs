@@ -46,6 +46,8 @@ pub struct Acp {
     asked: Option<(u64, Asked)>,
     n_asked: u64,
     cancelled: bool,
+    /// The last it said is that its turn failed.
+    failure: Option<String>,
     calls: Calls,
     usage: Usage,
     /// What the session had cost before this process.
@@ -86,6 +88,7 @@ impl Driver for Acp {
 
     fn prompt(&mut self, text: &str, out: &mut Out) {
         self.cancelled = false;
+        self.failure = None;
         let blocks = vec![ContentBlock::from(text)];
         let params = PromptRequest::new(self.started.session.clone(), blocks);
         self.ask(Asked::Prompt, AGENT_METHOD_NAMES.session_prompt, &params, out);
@@ -345,7 +348,9 @@ impl Acp {
         })?;
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
-                out.events.extend(piece(chunk).map(Event::Text))
+                let piece = piece(chunk);
+                self.failure = piece.as_ref().and_then(|piece| failure(&piece.text));
+                out.events.extend(piece.map(Event::Text));
             }
             SessionUpdate::AgentThoughtChunk(chunk) => {
                 out.events.extend(piece(chunk).map(Event::Thought));
@@ -392,7 +397,13 @@ impl Acp {
         }
         let end = match serde_json::from_str(result) {
             Ok(Ended { stop_reason }) => match stop_reason {
-                StopReason::EndTurn => TurnEnd::Done,
+                StopReason::EndTurn => match self.failure.take() {
+                    Some(message) => {
+                        out.events.extend(usage_limit::recognise(&message));
+                        TurnEnd::Failed { message }
+                    }
+                    None => TurnEnd::Done,
+                },
                 StopReason::Cancelled => TurnEnd::Cancelled,
                 StopReason::Refusal => TurnEnd::Refused,
                 StopReason::MaxTokens => TurnEnd::MaxTokens,
@@ -506,6 +517,15 @@ fn not_started(message: String, out: &mut Out) {
 fn brief(error: &serde_json::Error) -> String {
     let error = error.to_string();
     error.split(", expected").next().unwrap_or_default().to_owned()
+}
+
+/// Goose ends a turn in which its model failed as if it were done, and says so in words only.
+fn failure(text: &str) -> Option<String> {
+    let why = text.strip_prefix("Ran into this error: ")?;
+    let why = why
+        .trim_end()
+        .strip_suffix("Please retry if you think this is a transient or recoverable error.")?;
+    Some(clipped(why.trim_end().trim_end_matches('.'), MESSAGE_BYTES_MAX))
 }
 
 fn piece(chunk: ContentChunk) -> Option<Piece> {

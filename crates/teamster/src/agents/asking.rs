@@ -53,13 +53,20 @@ pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
     let texts = all.iter().map(|(text, _)| *text).collect();
     // A title may be what the model wrote, such as a command; it stands for the tool only where nothing else does.
     let name = call.name.as_deref();
-    role.permissions.verdict(&permission::Asked {
+    let verdict = role.permissions.verdict(&permission::Asked {
         name: name.unwrap_or(&call.title),
         kind: kind_word(call.kind),
         targets,
         texts,
         is_ours: name.is_some_and(is_ours) || (name.is_none() && is_ours_by_title(call)),
-    })
+    });
+    // What a rule holds back may be in the part of a command that is not kept.
+    let is_cut = call.input.as_ref().is_some_and(|input| input.cut_bytes > 0);
+    let holds_back = !(role.permissions.deny.is_empty() && role.permissions.ask.is_empty());
+    match verdict {
+        Verdict::Allow if is_cut && holds_back && call.kind == ToolKind::Execute => Verdict::Ask,
+        verdict => verdict,
+    }
 }
 
 /// Programs put the name of a server before its tools, each in its own way.
@@ -162,7 +169,7 @@ pub(super) async fn ask(
     let asked = question::Asked {
         agent: agent.id.clone(),
         incarnation: agent.incarnation,
-        title: plain(&call.title).into(),
+        title: plain(&call.title).replace(['\n', '\t'], " ").into(),
         payload: payload(call).into(),
         choices,
         default: DENY.into(),
@@ -186,17 +193,20 @@ fn payload(call: &ToolCall) -> String {
         call.name.iter().map(|name| format!("tool: {}", plain(name))).collect();
     lines.extend(call.targets.iter().map(|target| format!("about: {}", plain(target))));
     if let Some(input) = &call.input {
-        let cut = input.cut_bytes;
-        let rest =
-            if cut > 0 { format!("… ({cut} more bytes are not shown)") } else { String::new() };
-        lines.push(format!("{}{rest}", plain(&input.text)));
+        // Said first, for the end of a long text is what is cut off next.
+        if input.cut_bytes > 0 {
+            lines.push(format!("({} bytes at its end are not shown)", input.cut_bytes));
+        }
+        lines.push(plain(&input.text));
     }
     lines.join("\n")
 }
 
-/// What came from an agent must not steer the terminal of whoever is asked.
+/// What came from an agent must not steer the terminal of whoever is asked, nor be read in another order than it is in.
 fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| !steers(*c) && !turns(*c)).collect()
 }
 
 #[cfg(test)]
@@ -215,6 +225,24 @@ mod tests {
             input: Some(Clipped::new(input.to_owned(), 1_000)),
             targets: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_is_not_seen_whole_is_not_allowed_by_rules() {
+        let mut role = crate::agents::tests::role();
+        let long = format!(r#"{{"command":"echo {} ; curl x"}}"#, "x".repeat(2_000));
+        for (deny, expected) in [(Vec::new(), Verdict::Allow), (vec!["*(*curl*)"], Verdict::Ask)] {
+            let deny = deny.into_iter().map(|rule| Pattern::parse(rule).unwrap()).collect();
+            role.permissions = Permissions { deny, ..Permissions::default() };
+            assert_eq!(verdict(&role, &call("shell", ToolKind::Execute, &long)), expected);
+        }
+        assert_eq!(verdict(&role, &call("write", ToolKind::Edit, &long)), Verdict::Allow);
+        assert!(payload(&call("shell", ToolKind::Execute, &long)).starts_with('('));
+    }
+
+    #[test]
+    fn what_is_shown_is_what_there_is() {
+        assert_eq!(plain("rm\u{202e} \u{1b}[2Ka\r\n\tb\u{2066}"), "rm [2Ka\n\tb");
     }
 
     #[test]

@@ -44,9 +44,14 @@ impl Drop for Trial {
     }
 }
 
+/// Several may be tried out at a time.
+fn id(what: &str) -> String {
+    format!("{what}-{}", std::process::id())
+}
+
 /// Finds out by trying what agents can be held by on this machine.
 pub async fn probe() -> anyhow::Result<Probe> {
-    Ok(Trial::new()?.supervisor.probe("probe").await)
+    Ok(Trial::new()?.supervisor.probe(&id("probe")).await)
 }
 
 /// Starts a program and shakes hands with it; returns what it says of itself, or what went wrong.
@@ -56,9 +61,9 @@ pub async fn check(
     mcp: &Mcp,
 ) -> anyhow::Result<Result<Started, String>> {
     let trial = Trial::new()?;
-    let isolation = trial.supervisor.probe("probe").await.best();
+    let isolation = trial.supervisor.probe(&id("probe")).await.best();
     let directory = std::env::temp_dir();
-    let launch = filled(Launch::new("check", path, isolation), program, None, mcp, &directory);
+    let launch = filled(Launch::new(id("check"), path, isolation), program, None, mcp, &directory);
     let begin = Begin { directory, nonce: secret::nonce(), ..Begin::default() };
     let mut driver = driver(program);
     let launch = prepared(launch, driver.as_mut(), &begin);

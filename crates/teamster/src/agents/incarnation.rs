@@ -44,6 +44,9 @@ const TEXT_WAIT_MS: u64 = 300;
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 /// How long after SIGTERM a program is killed.
 const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
+/// As many questions as a program may take back before nobody is asked for it any more; they do so when a turn is
+/// cancelled, or one of several calls was denied.
+const TAKEN_BACK_MAX: usize = 100;
 /// As much of the last message as is looked at for an outcome.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// As much of a program's last words as goes into an outcome.
@@ -129,6 +132,8 @@ struct Talk<'a> {
     spending: Spending,
     /// Permissions that people were asked for.
     pending: Vec<Pending>,
+    /// How many of them it took back.
+    n_taken_back: usize,
     /// While it waits for people, it takes no room from those that work.
     waits: Option<Waits>,
     /// Since when its silence is its own.
@@ -152,7 +157,8 @@ async fn begin<'a>(
         return Err(format!("there is no directory {}", directory.display()));
     }
     let model = role.model.as_deref();
-    let id = format!("{}-{}", agent.id, agent.incarnation);
+    // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
+    let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
@@ -199,6 +205,7 @@ async fn begin<'a>(
         message: None,
         spending: Spending::default(),
         pending: Vec::new(),
+        n_taken_back: 0,
         waits: None,
         heard_at: Instant::now(),
         limit: None,
@@ -357,6 +364,10 @@ impl Talk<'_> {
                 () = tokio::time::sleep_until(silent_at),
                     if self.dialogue.in_turn() && asked.is_empty() =>
                 {
+                    // Not all that it says makes an event; and whoever is looked at late may have spoken.
+                    if Instant::now() < self.dialogue.last_activity() + stall {
+                        continue;
+                    }
                     // One that waits for others is silent because of them.
                     if hub.idlers().contains(&id.principal()) {
                         self.heard_at = Instant::now();
@@ -402,6 +413,11 @@ impl Talk<'_> {
                 }
                 None
             }
+            // Not when its cost is told: some tell it when all is done.
+            Event::ToolCall(_) if self.is_overspent() => {
+                let says = "its budget is spent";
+                Some(Came::To(self.outcome(Ending::Aborted, Status::Partial, says)))
+            }
             Event::ToolCall(call) => self.see(&call).await,
             Event::PermissionAsked { id, call, options } => {
                 self.permission_asked(id, &call, options).await;
@@ -413,10 +429,7 @@ impl Talk<'_> {
             }
             Event::Usage(usage) => {
                 self.spending.hear(usage);
-                self.is_overspent().then(|| {
-                    let says = "its budget is spent";
-                    Came::To(self.outcome(Ending::Aborted, Status::Partial, says))
-                })
+                None
             }
             Event::UsageLimit { until_unix_s, message } => {
                 let now = self.shared.clock.now();
@@ -542,6 +555,10 @@ impl Talk<'_> {
         call: &ToolCall,
         options: Vec<PermissionOption>,
     ) {
+        // Nobody is bothered with what is settled already.
+        if !self.dialogue.waits_for(id) {
+            return;
+        }
         let option = match asking::verdict(self.role, call) {
             permission::Verdict::Allow => asking::allowing(&options),
             permission::Verdict::Deny => {
@@ -555,6 +572,8 @@ impl Talk<'_> {
                 }
                 asking::denying(&options)
             }
+            // A program that takes back whatever it asks would keep people and the log busy with nothing.
+            permission::Verdict::Ask if self.n_taken_back >= TAKEN_BACK_MAX => None,
             permission::Verdict::Ask => {
                 let of = (self.agent, self.role);
                 match asking::ask(self.shared, of, id, call, options).await {
@@ -595,6 +614,13 @@ impl Talk<'_> {
     async fn permission_withdrawn(&mut self, id: PermissionId) {
         let Some(at) = self.pending.iter().position(|one| one.permission == id) else { return };
         let withdraw = question::Command::Withdraw { id: self.pending.remove(at).question };
+        self.n_taken_back += 1;
+        if self.n_taken_back == TAKEN_BACK_MAX {
+            let says = format!(
+                "it took back {TAKEN_BACK_MAX} questions; what else it asks is denied without asking anybody"
+            );
+            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+        }
         if let Err(error) =
             self.shared.hub.submit(Caller::hub(), Command::Question(withdraw), None).await
         {

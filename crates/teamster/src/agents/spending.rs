@@ -48,7 +48,7 @@ impl Spending {
             cached_write: None,
         });
         // Programs that do not know a model's price say that it costs nothing.
-        let told = self.cost_micros.filter(|cost| *cost > 0 || input + output == 0);
+        let told = self.cost_micros.filter(|cost| *cost > 0 || (input, output) == (0, 0));
         let listed = || self.tokens.as_ref().and_then(|tokens| prices.cost(model?, tokens));
         Some(Used {
             model: model.map(Into::into),
@@ -90,6 +90,19 @@ mod tests {
             cost = spending
         );
         assert_eq!(spending.take(None, &prices), None, "it is counted once");
+    }
+
+    #[test]
+    fn a_lie_about_tokens_is_only_a_lie() {
+        let mut spending = Spending::default();
+        spending.begin();
+        let max = u64::MAX;
+        let tokens =
+            Tokens { input: max, output: max, cached_read: Some(max), cached_write: Some(max) };
+        let cost = Some(Cost { micros: 0, currency: "USD".into() });
+        spending.hear(Usage { tokens: Some(tokens), cost, ..Usage::default() });
+        let used = spending.take(Some("gpt-5"), &read(&Sources::default()).settings.prices);
+        assert_eq!(used.and_then(|used| used.microdollars), Some(max));
     }
 
     #[test]

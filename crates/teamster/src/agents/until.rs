@@ -1,6 +1,7 @@
 //! When an account has something left again, as far as its program tells: in seconds since 1970, as a time of day, or as
 //! how long it takes.
 
+use jiff::Zoned;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use teamster_core::Timestamp;
@@ -9,12 +10,16 @@ use teamster_core::Timestamp;
 const MS_MAX: i64 = 31 * 24 * 60 * 60 * 1_000;
 /// Clocks differ, and whoever comes a moment too early is parked again.
 const SLACK_MS: i64 = 2_000;
+/// What is over since so long was over while the program still tried; what is older was never true.
+const PAST_MS_MAX: i64 = 10 * 60 * 1_000;
+const MINUTE_MS: i64 = 60 * 1_000;
 
 /// Returns when an agent may go on whose account has nothing left.
 pub(super) fn end(unix_s: Option<u64>, message: &str, now: Timestamp, usual_ms: u64) -> Timestamp {
     let usual_ms = i64::try_from(usual_ms).unwrap_or(MS_MAX);
     let told =
         unix_s.and_then(|at| i64::try_from(at).ok()?.checked_mul(1_000)).map(|at| at - now.0);
+    let told = told.map(|ms| if (-PAST_MS_MAX..0).contains(&ms) { 0 } else { ms });
     let words = message.to_lowercase();
     let ms = told.or_else(|| until_time_of_day(&words, now)).or_else(|| duration(&words));
     let ms = ms.filter(|ms| (0..=MS_MAX).contains(ms)).map_or(usual_ms, |ms| ms + SLACK_MS);
@@ -35,8 +40,13 @@ fn until_time_of_day(words: &str, now: Timestamp) -> Option<i64> {
     };
     let now = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone);
     let today = now.with().time(time).build().ok()?;
-    let next = if today > now { today } else { today.tomorrow().ok()? };
-    Some(next.timestamp().as_millisecond() - now.timestamp().as_millisecond())
+    let after_now = |at: &Zoned| at.timestamp().as_millisecond() - now.timestamp().as_millisecond();
+    match after_now(&today) {
+        ms @ 1.. => Some(ms),
+        // It is told to the minute, so the minute that has begun is the one that was meant.
+        ms if ms > -MINUTE_MS => Some(ms + MINUTE_MS),
+        _ => Some(after_now(&today.tomorrow().ok()?)),
+    }
 }
 
 /// Reads `4pm`, `4:30 pm` or `16:30`, and returns what follows.
@@ -105,6 +115,9 @@ mod tests {
     #[test]
     fn what_a_program_tells_is_understood() {
         check(Some(1_794_733_200 + 60), "", 60_000 + SLACK_MS);
+        check(Some(1_794_733_200 - 60), "", SLACK_MS);
+        check(None, "try again at 10:00 AM (Europe/Berlin)", 60_000 + SLACK_MS);
+        check(None, "resets 9:59am (Europe/Berlin)", 24 * HOUR - 60_000 + SLACK_MS);
         check(None, "You've hit your limit · resets 4pm (Europe/Berlin)", 6 * HOUR + SLACK_MS);
         check(None, "resets 9:30am (Europe/Berlin)", 23 * HOUR + HOUR / 2 + SLACK_MS);
         check(None, "Resets at 12:15 (UTC)", 3 * HOUR + HOUR / 4 + SLACK_MS);

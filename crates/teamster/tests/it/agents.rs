@@ -6,6 +6,7 @@
     reason = "a broken fixture should panic, and how many drafts there are is the tester's to say"
 )]
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -13,11 +14,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::hub::{Hub, Mcp, command};
+use crate::unattended::first_line;
 
 /// A hub whose agents are scripted.
 pub(crate) struct World {
     pub(crate) hub: Hub,
-    home: TempDir,
+    pub(crate) home: TempDir,
 }
 
 impl World {
@@ -72,6 +74,37 @@ fn up(home: &TempDir) -> Command {
 pub(crate) fn outcome(agent: &Value) -> (&str, &str, &str) {
     let word = |name: &str| agent["outcome"][name].as_str().expect("it has ended");
     (word("ending"), word("status"), word("summary"))
+}
+
+/// Returns the processes of a hub's agents, whose home is the hub's.
+fn processes(world: &World) -> Vec<PathBuf> {
+    // It may have ended while we look.
+    let read = |file: PathBuf| {
+        String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+    };
+    let home = world.home.path().to_string_lossy();
+    let all = std::fs::read_dir("/proc").expect("it can be read");
+    let mut found: Vec<PathBuf> = all
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|process| read(process.join("cmdline")).contains("scripted-agent"))
+        .filter(|process| read(process.join("environ")).contains(&*home))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_hub_that_starts_again_ends_only_what_was_its_own() {
+    let (mut one, other) = (World::start(""), World::start(""));
+    for world in [&one, &other] {
+        assert_eq!(world.draft("coder", "! hang"), "coder-1");
+        first_line(&world.hub, &["log", "--follow"], |line| line.contains("begins a turn"));
+    }
+    let before = processes(&other);
+    assert!(!before.is_empty());
+    one.crash_and_start_again();
+    assert_eq!(processes(&other), before);
+    assert_eq!(other.agent("coder-1")["incarnation"], 1);
 }
 
 /// Calls a tool of the set, whose answers are JSON, and says whether it failed.

@@ -104,18 +104,6 @@ fn team() -> [Script; 4] {
     let of = |tool: &str, id: &str| Step::call(tool, json!({"agentId": id}));
     [
         Script::new(
-            LEAD,
-            [
-                draft("coder", SWEEP),
-                draft("researcher", LOOK),
-                of("await_agent", "coder-2"),
-                of("await_agent", "researcher-3"),
-                draft("coder", FOREVER),
-                of("kill_agent", "coder-4"),
-                Step::say(r#"{"status":"success","summary":"The kitchen is clean."}"#),
-            ],
-        ),
-        Script::new(
             SWEEP,
             [
                 Step::call("list_tasks", json!({})),
@@ -127,6 +115,19 @@ fn team() -> [Script; 4] {
         ),
         Script::new(LOOK, [Step::say("The mop is in the shed.")]),
         Script::new(FOREVER, [Step::Hang]),
+        // Last, for whoever starts after another has ended is told what was asked of the lead.
+        Script::new(
+            LEAD,
+            [
+                draft("coder", SWEEP),
+                draft("researcher", LOOK),
+                of("await_agent", "coder-2"),
+                of("await_agent", "researcher-3"),
+                draft("coder", FOREVER),
+                of("kill_agent", "coder-4"),
+                Step::say(r#"{"status":"success","summary":"The kitchen is clean."}"#),
+            ],
+        ),
     ]
 }
 

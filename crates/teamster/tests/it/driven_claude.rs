@@ -164,6 +164,11 @@ async fn claude_is_ended_in_the_middle_of_its_turn() {
     driven.hub.ok(&["kill", "coder-1"]);
     driven.hub.run(&["await", "coder-1"]);
     assert_eq!(driven.agent("coder-1")["outcome"]["ending"], "aborted");
+    // It was asked to give up its turn, and did.
+    let transcript = driven.hub.ok(&["agent", "show", "coder-1", "--json"]);
+    let place = |text: &str| transcript.find(text).unwrap_or_else(|| panic!("{transcript}"));
+    let asked = place(r#""type":"cancel_asked""#);
+    assert!(asked < place(r#""type":"turn_ended","why":"cancelled""#), "{transcript}");
     driven.assert_nothing_is_left();
 }
 

@@ -193,6 +193,12 @@ async fn a_killed_codex_leaves_nothing_behind() {
     driven.hub.ok(&["kill", "coder-1"]);
     driven.hub.run(&["await", "coder-1"]);
     assert_eq!(driven.agent("coder-1")["outcome"]["ending"], "aborted");
+    // It was asked to give up its turn, and did.
+    let transcript = driven.transcript("coder-1");
+    let place = |type_: &str| transcript.iter().position(|event| event["type"] == type_);
+    let ended = place("turn_ended").expect("it was told");
+    assert_eq!(transcript[ended]["why"], "cancelled", "{transcript:?}");
+    assert!(place("cancel_asked").is_some_and(|asked| asked < ended), "{transcript:?}");
     assert_eq!(driven.processes(), Vec::<String>::new());
 }
 

@@ -9,6 +9,7 @@
 
 mod crowds;
 mod half_open;
+mod programs;
 mod waits;
 
 use http::Method;

@@ -20,6 +20,7 @@ mod in_process;
 mod launcher;
 mod load;
 mod lost_writes;
+mod mixed_team;
 mod normal;
 mod operators;
 mod power_loss;

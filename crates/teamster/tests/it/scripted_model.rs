@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -46,6 +46,10 @@ pub(crate) enum Step {
     Hang,
     /// Begins to say this, and never goes on. Some agents can be interrupted only then.
     Stall(String),
+    /// Says, as the vendor does, that the account has nothing left until then.
+    UsedUp {
+        until_unix_s: u64,
+    },
 }
 
 impl Step {
@@ -102,6 +106,8 @@ enum Answer {
     Step { prompt: String, step: usize, reply: Reply },
     /// The script says not to answer, or no more than these words.
     Hung { prompt: String, step: usize, words: Option<String> },
+    /// The script says that the account has nothing left.
+    UsedUp { prompt: String, step: usize, until_unix_s: u64 },
     /// The script could not go on; the agent is told the reason as the model's words.
     Stuck { prompt: String, step: usize, reason: String },
     /// No turn of a script: titles, probes, suggestions.
@@ -156,7 +162,8 @@ impl ScriptedModel {
     pub(crate) async fn until_asked(&self, prompt: &str, step: usize) {
         let asked = |request: &Request| match &request.answer {
             Answer::Step { prompt: of, step: at, .. }
-            | Answer::Hung { prompt: of, step: at, .. } => of == prompt && *at == step,
+            | Answer::Hung { prompt: of, step: at, .. }
+            | Answer::UsedUp { prompt: of, step: at, .. } => of == prompt && *at == step,
             Answer::Stuck { .. } | Answer::Aside | Answer::Other(_) => false,
         };
         loop {
@@ -209,6 +216,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hung { prompt, step, .. } => write!(f, "{prompt:?} step {step}: no answer"),
+            Self::UsedUp { prompt, step, .. } => write!(f, "{prompt:?} step {step}: used up"),
             Self::Step { prompt, step, reply: Reply::Text(text) } => {
                 write!(f, "{prompt:?} step {step}: {text:?}")
             }
@@ -228,7 +236,7 @@ impl Answer {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
             Self::Hung { words: Some(words), .. } => Reply::Text(words.clone()),
-            Self::Hung { words: None, .. } | Self::Aside | Self::Other(_) => {
+            Self::Hung { words: None, .. } | Self::UsedUp { .. } | Self::Aside | Self::Other(_) => {
                 Reply::Text("ok".to_owned())
             }
         }
@@ -266,11 +274,19 @@ async fn serve(
         Answer::Hung { words: Some(words), .. } => Some(words.clone()),
         _ => None,
     };
+    let used_up = match answer {
+        Answer::UsedUp { until_unix_s, .. } => Some((api.used_up)(until_unix_s)),
+        _ => None,
+    };
     let reply = answer.reply();
     shared.record(format!("{method} {path}"), conversation.tools, answer);
     if hangs {
         let _hanging = Hanging(shared);
         return std::future::pending().await;
+    }
+    if let Some((headers, body)) = used_up {
+        return (StatusCode::TOO_MANY_REQUESTS, AppendHeaders(headers), axum::Json(body))
+            .into_response();
     }
     // Call ids must be unique within a conversation, which has a longer history at every request.
     let id = format!("call_{}", conversation.turns.len());
@@ -323,6 +339,9 @@ impl Shared {
             Step::Stall(words) => {
                 return Answer::Hung { prompt, step, words: Some(words.clone()) };
             }
+            Step::UsedUp { until_unix_s } => {
+                return Answer::UsedUp { prompt, step, until_unix_s: *until_unix_s };
+            }
             Step::Call { .. } | Step::Say(_) => {}
         }
         match script.reply(step, since, tools) {
@@ -337,7 +356,9 @@ impl Shared {
 impl Script {
     fn reply(&self, step: usize, since: &[Turn], tools: &[String]) -> Result<Reply, String> {
         match &self.steps[step] {
-            Step::Hang | Step::Stall(_) => Err("it hangs".to_owned()),
+            Step::Hang | Step::Stall(_) | Step::UsedUp { .. } => {
+                Err("there is no reply".to_owned())
+            }
             Step::Say(text) => Ok(Reply::Text(text.clone())),
             Step::Call { tool, arguments } => {
                 let offered = find_tool(tool, tools).ok_or_else(|| {
@@ -438,7 +459,11 @@ struct Api {
     whole: fn(&Reply, &str, &str) -> Value,
     /// Turns that answer into server-sent events.
     stream: fn(&Value) -> String,
+    /// Makes the headers and the body by which the vendor says that the account has nothing left until then.
+    used_up: fn(u64) -> (Headers, Value),
 }
+
+type Headers = Vec<(&'static str, String)>;
 
 const TOKENS: u32 = 10;
 
@@ -501,6 +526,17 @@ const MESSAGES: Api = Api {
             json!({"type": "message_stop"}),
         ])
     },
+    used_up: |until_unix_s| {
+        let headers = vec![
+            ("anthropic-ratelimit-unified-status", "rejected".to_owned()),
+            ("anthropic-ratelimit-unified-representative-claim", "five_hour".to_owned()),
+            ("anthropic-ratelimit-unified-reset", until_unix_s.to_string()),
+            ("x-should-retry", "false".to_owned()),
+        ];
+        let message = "This request would exceed your account's rate limit.";
+        let error = json!({"type": "rate_limit_error", "message": message});
+        (headers, json!({"type": "error", "error": error}))
+    },
 };
 
 /// OpenAI's Chat Completions.
@@ -548,6 +584,11 @@ const CHAT: Api = Api {
             chunk(json!([]), &whole["usage"]),
         ];
         events(chunks) + "data: [DONE]\n\n"
+    },
+    used_up: |until_unix_s| {
+        let message = format!("You exceeded your current quota (resets_at {until_unix_s}).");
+        let code = "insufficient_quota";
+        (Vec::new(), json!({"error": {"message": message, "type": code, "code": code}}))
     },
 };
 
@@ -629,6 +670,19 @@ const RESPONSES: Api = Api {
             event["sequence_number"] = json!(number);
         }
         events(all)
+    },
+    used_up: |until_unix_s| {
+        let headers = vec![
+            ("x-codex-primary-used-percent", "100".to_owned()),
+            ("x-codex-primary-window-minutes", "300".to_owned()),
+            ("x-codex-primary-reset-at", until_unix_s.to_string()),
+        ];
+        let message = "The usage limit has been reached";
+        let error = json!({
+            "type": "usage_limit_reached", "message": message, "plan_type": "plus",
+            "resets_at": until_unix_s,
+        });
+        (headers, json!({"error": error}))
     },
 };
 

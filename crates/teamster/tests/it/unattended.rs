@@ -9,11 +9,11 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::agents::{World, outcome};
+use crate::hub::Hub;
 
 /// Follows what a verb prints, up to the first line that is wanted, and returns that.
-fn first_line(world: &World, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
-    let mut follow =
-        world.hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
+pub(crate) fn first_line(hub: &Hub, follow: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+    let mut follow = hub.command().args(follow).stdout(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(follow.stdout.take().expect("stdout is piped")).lines();
     let found = lines.map(|line| line.expect("it can be read")).find(|line| wanted(line));
     follow.kill().expect("it can be ended");
@@ -23,12 +23,12 @@ fn first_line(world: &World, follow: &[&str], wanted: impl Fn(&str) -> bool) -> 
 
 /// Waits until something waits for a person, and returns it.
 fn question(world: &World) -> Value {
-    let line = first_line(world, &["questions", "--follow", "--json"], |_| true);
+    let line = first_line(&world.hub, &["questions", "--follow", "--json"], |_| true);
     serde_json::from_str(&line).expect("it is a question")
 }
 
 fn until_said(world: &World, what: &str) {
-    first_line(world, &["log", "--follow"], |line| line.contains(what));
+    first_line(&world.hub, &["log", "--follow"], |line| line.contains(what));
 }
 
 /// Returns the lines of the log that say something.
@@ -112,6 +112,26 @@ fn a_tree_stops_when_its_money_is_spent() {
     assert_eq!(tree[0]["below"][1]["used"]["input"], 1_000);
     assert_eq!(ended["outcome"]["cost_microdollars"], Value::Null, "its own price is not known");
     assert_eq!(world.agent("coder-2")["outcome"]["cost_microdollars"], 300_000);
+}
+
+#[test]
+fn a_turn_that_tells_what_it_costs_is_stopped_when_that_is_too_much() {
+    let world = World::start("");
+    let script = "! usage 100 10 0.30\n! call task-list\n! call task-list\n! say done";
+    let stopped = world.hub.ok(&["draft", "coder", script, "--budget", "0.10"]);
+    let ended = world.ended(&stopped);
+    let (ending, status, summary) = outcome(&ended);
+    assert_eq!((ending, status), ("aborted", "partial"), "{ended}");
+    assert!(summary.contains("its budget is spent"), "{summary}");
+    // What is done is done, whatever it cost.
+    let late = world.hub.ok(&[
+        "draft",
+        "coder",
+        "! call task-list\n! say done\n! usage 100 10 0.30",
+        "--budget",
+        "0.10",
+    ]);
+    assert_eq!(outcome(&world.ended(&late)), ("completed", "success", "done"));
 }
 
 #[tokio::test]

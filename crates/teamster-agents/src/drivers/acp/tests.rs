@@ -18,6 +18,11 @@ fn goose() {
 }
 
 #[test]
+fn goose_says_in_words_that_its_turn_failed() {
+    check(expect_file!["sessions/goose_failed.txt"]);
+}
+
+#[test]
 fn opencode() {
     check(expect_file!["sessions/opencode.txt"]);
 }
