@@ -201,8 +201,12 @@ pub struct Agent {
     /// This account of its has nothing left until then.
     pub parked: Option<Parked>,
     pub n_parks: u32,
-    /// Up to here, time that somebody at or below it was parked has been added to its deadline.
+    /// Up to here, time that somebody below it was parked has been added to its deadline.
     pub stands_still_until: Timestamp,
+    /// Since when it waits to be started again: that time does not count.
+    pub queued_at: Option<Timestamp>,
+    /// It has begun a turn of which nobody has said what it used.
+    pub has_open_turn: bool,
     /// What it used itself, and what it used together with those below it.
     pub used: Spent,
     pub spent: Spent,
@@ -331,6 +335,8 @@ pub enum Command {
         id: AgentId,
         incarnation: u32,
         why: String,
+        /// Nobody's fault, such as that the hub was stopped: it does not count.
+        blameless: bool,
     },
     /// Says that all of it has ended.
     End {
@@ -350,19 +356,65 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Drafted { id: AgentId, number: u32, draft: Draft },
-    Admitted { id: AgentId, token: TokenId },
-    Begun { id: AgentId, session: Arc<str> },
-    TurnBegun { id: AgentId },
-    Spent { id: AgentId, used: Used },
-    Parked { id: AgentId, account: Arc<str>, until: Timestamp, why: Arc<str> },
-    Adopted { id: AgentId, number: u32, draft: Draft, token: TokenId, session: Option<Arc<str>> },
-    Resumed { id: AgentId, prompt: Arc<str> },
-    Unparked { id: AgentId, account: Arc<str> },
-    Interrupted { id: AgentId, why: Arc<str> },
-    KillAsked { id: AgentId, why: Why },
-    Ended { id: AgentId, outcome: Outcome },
-    Warned { id: AgentId, says: Arc<str> },
+    Drafted {
+        id: AgentId,
+        number: u32,
+        draft: Draft,
+    },
+    Admitted {
+        id: AgentId,
+        token: TokenId,
+    },
+    Begun {
+        id: AgentId,
+        session: Arc<str>,
+    },
+    TurnBegun {
+        id: AgentId,
+    },
+    Spent {
+        id: AgentId,
+        used: Used,
+    },
+    Parked {
+        id: AgentId,
+        account: Arc<str>,
+        until: Timestamp,
+        why: Arc<str>,
+    },
+    Adopted {
+        id: AgentId,
+        number: u32,
+        draft: Draft,
+        token: TokenId,
+        session: Option<Arc<str>>,
+    },
+    Resumed {
+        id: AgentId,
+        prompt: Arc<str>,
+    },
+    Unparked {
+        id: AgentId,
+        account: Arc<str>,
+    },
+    Interrupted {
+        id: AgentId,
+        why: Arc<str>,
+        #[serde(default)]
+        blameless: bool,
+    },
+    KillAsked {
+        id: AgentId,
+        why: Why,
+    },
+    Ended {
+        id: AgentId,
+        outcome: Outcome,
+    },
+    Warned {
+        id: AgentId,
+        says: Arc<str>,
+    },
 }
 
 /// Why an agent is being ended.
@@ -418,6 +470,8 @@ pub enum Refusal {
     OperatorsOnly,
     #[error("{0} is neither parked nor adopted with a session that its program can go on with")]
     NotResumable(AgentId),
+    #[error("{0} waits for its account and goes on with the task it has; leave the prompt out")]
+    HasItsTask(AgentId),
     #[error(
         "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
     )]
@@ -449,7 +503,7 @@ impl Refusal {
             | Self::TooManyDossiers
             | Self::TooMany => "LimitReached",
             Self::HubOnly | Self::OperatorsOnly => "Forbidden",
-            Self::OutOfStep(_) | Self::NotResumable(_) => "OutOfStep",
+            Self::OutOfStep(_) | Self::NotResumable(_) | Self::HasItsTask(_) => "OutOfStep",
         }
     }
 }
@@ -761,9 +815,6 @@ impl Agents {
             let agent = self.endable(which, &cx.caller)?;
             return Ok(self.kill(&agent.id, &Why::Killed));
         }
-        if let Command::Resume { which, prompt } = command {
-            return self.resume(which, prompt.as_deref(), cx);
-        }
         if cx.caller.kind != Kind::Hub {
             return Err(Refusal::HubOnly);
         }
@@ -817,13 +868,14 @@ impl Agents {
                     Event::Parked { id, account: account.clone(), until: *until, why }
                 }])
             }
-            Command::Interrupt { id, incarnation, why } => {
+            Command::Interrupt { id, incarnation, why, blameless } => {
                 let agent = self.at(id, *incarnation)?;
-                let again =
-                    agent.phase == Phase::Running && agent.n_interruptions < INTERRUPTIONS_MAX;
+                let blameless = *blameless;
+                let again = agent.phase == Phase::Running
+                    && (blameless || agent.n_interruptions < INTERRUPTIONS_MAX);
                 let why = text::beginning(why, ENTRY_BYTES_MAX);
                 Ok(vec![if again {
-                    Event::Interrupted { id: id.clone(), why }
+                    Event::Interrupted { id: id.clone(), why, blameless }
                 } else if agent.phase == Phase::Ending {
                     Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Aborted, why) }
                 } else {
@@ -853,17 +905,27 @@ impl Agents {
     }
 
     /// Has the hub go on with what a person began.
-    fn resume(
+    pub(crate) fn resume(
         &self,
         which: &str,
         prompt: Option<&str>,
+        account: Option<&Arc<str>>,
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
         if cx.caller.kind != Kind::Operator {
             return Err(Refusal::OperatorsOnly);
         }
         let agent = self.visible(which, &cx.caller)?;
-        if let Some(Parked { account, .. }) = &agent.parked {
+        // One that waits for its account, be it that its own limit or another's was reached.
+        let parked = agent.parked.as_ref().map(|parked| &parked.account);
+        let held_back = account.filter(|account| {
+            agent.phase == Phase::Queued
+                && self.accounts.get(*account).is_some_and(|until| *until > cx.now)
+        });
+        if let Some(account) = parked.or(held_back) {
+            if prompt.is_some() {
+                return Err(Refusal::HasItsTask(agent.id.clone()));
+            }
             return Ok(vec![Event::Unparked { id: agent.id.clone(), account: account.clone() }]);
         }
         if agent.phase != Phase::Adopted || agent.session.is_none() {
@@ -930,11 +992,14 @@ impl Agents {
                 agent.started_at = None;
             }),
             Event::Spent { id, used } => {
-                self.change(id, |agent| agent.used.add(used));
+                self.change(id, |agent| {
+                    agent.used.add(used);
+                    agent.has_open_turn = false;
+                });
                 self.change_with_above(id, |agent| agent.spent.add(used));
             }
             Event::Parked { id, account, until, .. } => self.park(id, account, *until, record.at),
-            Event::Unparked { account, .. } => self.unpark(account),
+            Event::Unparked { account, .. } => self.unpark(account, record.at),
             Event::Admitted { id, token } => {
                 // It may have been queued for long, and those above it may have ended: their time is still its time.
                 let agent = self.by_id.get(id);
@@ -948,8 +1013,11 @@ impl Agents {
                     let started_at = *agent.started_at.get_or_insert(record.at);
                     let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
                     let own = Timestamp(started_at.0.saturating_add(wall_ms));
-                    // One that was parked has its deadline, which has moved.
-                    agent.deadline.get_or_insert(above.map_or(own, |above| own.min(above)));
+                    // One that was started before has its deadline, and has waited since.
+                    let waited = agent.queued_at.take().map_or(0, |since| record.at.0 - since.0);
+                    let own =
+                        agent.deadline.map_or(own, |at| Timestamp(at.0.saturating_add(waited)));
+                    agent.deadline = Some(above.map_or(own, |above| own.min(above)));
                 });
             }
             Event::Begun { id, session } => {
@@ -957,11 +1025,13 @@ impl Agents {
             }
             Event::TurnBegun { id } => {
                 self.change_with_above(id, |agent| agent.n_turns += 1);
+                self.change(id, |agent| agent.has_open_turn = true);
             }
-            Event::Interrupted { id, .. } => self.change(id, |agent| {
+            Event::Interrupted { id, blameless, .. } => self.change(id, |agent| {
                 agent.phase = Phase::Queued;
                 agent.token = None;
-                agent.n_interruptions += 1;
+                agent.queued_at = Some(record.at);
+                agent.n_interruptions += u32::from(!blameless);
             }),
             Event::KillAsked { id, why } => self.change(id, |agent| {
                 agent.phase = Phase::Ending;
@@ -993,6 +1063,8 @@ impl Agents {
             parked: None,
             n_parks: 0,
             stands_still_until: Timestamp::default(),
+            queued_at: None,
+            has_open_turn: false,
             used: Spent::default(),
             spent: Spent::default(),
             n_turns: 0,
@@ -1036,15 +1108,18 @@ impl Agents {
     }
 
     /// Parks an agent until its account has something left. The time until then is nobody's fault: it does not count, for
-    /// the agent as for those above it.
+    /// those above it as for itself.
     fn park(&mut self, id: &AgentId, account: &Arc<str>, until: Timestamp, now: Timestamp) {
-        self.change_with_above(id, |agent| {
-            // One above may be waiting for several that are parked at once.
-            let more = (until.0 - agent.stands_still_until.max(now).0).max(0);
-            agent.deadline = agent.deadline.map(|at| Timestamp(at.0.saturating_add(more)));
-            agent.stands_still_until = agent.stands_still_until.max(until);
-        });
+        for above in self.ids_above(id) {
+            self.change(&above, |agent| {
+                // It may be waiting for several that are parked at once.
+                let more = (until.0 - agent.stands_still_until.max(now).0).max(0);
+                agent.deadline = agent.deadline.map(|at| Timestamp(at.0.saturating_add(more)));
+                agent.stands_still_until = agent.stands_still_until.max(until);
+            });
+        }
         self.change(id, |agent| {
+            agent.queued_at = Some(now);
             agent.phase = Phase::Queued;
             agent.token = None;
             agent.parked = Some(Parked { account: account.clone(), until });
@@ -1055,20 +1130,33 @@ impl Agents {
         self.accounts.insert(account.clone(), until);
     }
 
-    /// Lets all of an account go on at once.
-    fn unpark(&mut self, account: &Arc<str>) {
+    fn ids_above(&self, id: &AgentId) -> Vec<AgentId> {
+        let agent = self.by_id.get(id);
+        let above = agent.into_iter().flat_map(|agent| self.above(agent));
+        above.map(|above| above.id.clone()).collect()
+    }
+
+    /// Lets all of an account go on at once; those above get back no more time than was waited.
+    fn unpark(&mut self, account: &Arc<str>, now: Timestamp) {
         self.accounts.remove(account);
         let is_parked =
             |agent: &&Arc<Agent>| agent.parked.as_ref().is_some_and(|at| at.account == *account);
         let parked: Vec<AgentId> =
             self.queued().filter(is_parked).map(|agent| agent.id.clone()).collect();
-        parked.iter().for_each(|id| self.change(id, |agent| agent.parked = None));
+        for id in &parked {
+            self.change(id, |agent| agent.parked = None);
+            for above in self.ids_above(id) {
+                self.change(&above, |agent| {
+                    let too_much = (agent.stands_still_until.0 - now.0).max(0);
+                    agent.deadline = agent.deadline.map(|at| Timestamp(at.0 - too_much));
+                    agent.stands_still_until = agent.stands_still_until.min(now);
+                });
+            }
+        }
     }
 
     fn change_with_above(&mut self, id: &AgentId, change: impl Fn(&mut Agent)) {
-        let Some(agent) = self.by_id.get(id).cloned() else { return };
-        let above: Vec<AgentId> = self.above(&agent).map(|above| above.id.clone()).collect();
-        for id in std::iter::once(id).chain(&above) {
+        for id in std::iter::once(id).chain(&self.ids_above(id)) {
             self.change(id, &change);
         }
     }
@@ -1254,7 +1342,7 @@ impl Event {
             Self::Resumed { id, .. } => {
                 Summary::new("take", format!("agent {id} is the hub's to go on with"))
             }
-            Self::Interrupted { id, why } => {
+            Self::Interrupted { id, why, .. } => {
                 Summary::new("free", format!("agent {id} was cut off and goes on later: {why}"))
             }
             Self::KillAsked { id, why } => {

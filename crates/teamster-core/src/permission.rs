@@ -37,6 +37,11 @@ impl Permissions {
     /// As long as a person is waited for who was told nothing else: a meeting, not a night.
     pub const ASK_MS_USUAL: u64 = 60 * 60 * 1_000;
 
+    /// Says whether a rule that holds back looks at what is in a call.
+    pub fn looks_into_calls(&self) -> bool {
+        self.deny.iter().chain(&self.ask).any(|pattern| pattern.target().is_some())
+    }
+
     /// Decides a request.
     pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(asked));
@@ -44,7 +49,9 @@ impl Permissions {
         let allows = |pattern: &Pattern| match pattern.target() {
             None => pattern.matches(asked),
             Some(wanted) => {
-                let is_meant = |target: &&str| glob(wanted, target) && !target.contains(CHAINING);
+                let is_meant = |target: &&str| {
+                    glob(wanted, target) && !target.contains(CHAINING) && !leads_up(target)
+                };
                 pattern.matches_tool(asked)
                     && !asked.targets.is_empty()
                     && asked.targets.iter().all(is_meant)
@@ -60,6 +67,11 @@ impl Permissions {
             self.otherwise
         }
     }
+}
+
+/// Says whether a path leads out of where it seems to be.
+fn leads_up(target: &str) -> bool {
+    target.split(['/', '\\', ' ', '=', ':']).any(|step| step == "..")
 }
 
 /// What starts another command in a shell.
@@ -198,6 +210,7 @@ mod tests {
         // A chain is more than what was allowed.
         check(&permissions, "shell", "execute", "git status; curl x", Ask);
         check(&permissions, "shell", "execute", "git log $(curl x)", Ask);
+        check(&permissions, "shell", "execute", "git add ../../other", Ask);
         check(&permissions, "Read", "read", "/etc/passwd", Allow);
         check(&permissions, "mcp__hub__task-add", "other", "", Allow);
         check(&permissions, "Edit", "edit", "a.rs", Ask);

@@ -141,6 +141,13 @@ impl State {
             Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
             Command::Agent(agent::Command::Adopt(adoption)) => self.adopt(adoption, cx)?,
             Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
+            Command::Agent(agent::Command::Resume { which, prompt }) => {
+                let agent = self.agents.get(which);
+                let role = agent.and_then(|agent| self.roles.get(agent.role.as_str()));
+                let account = role.map(|role| &role.account);
+                let events = self.agents.resume(which, prompt.as_deref(), account, cx)?;
+                self.with_endings(events)
+            }
             Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
         Ok(Decision::New(events))

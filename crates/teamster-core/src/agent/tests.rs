@@ -274,6 +274,7 @@ fn one_that_is_cut_off_goes_on_once() {
                 id: id("coder-2"),
                 incarnation,
                 why: "the hub ended".into(),
+                blameless: false,
             }),
         )
     };
@@ -283,8 +284,8 @@ fn one_that_is_cut_off_goes_on_once() {
         who,
         command,
         expect![[r#"
-        {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
-        {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended"}}}"#]],
+            {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
+            {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended","blameless":false}}}"#]],
     );
     let again = vec![cut(1), ("hub", admit("coder-2"))];
     // What the first incarnation has to say comes too late.
@@ -443,7 +444,10 @@ fn random_histories_keep_the_leash() {
                 }
                 (6, Some((id, incarnation))) => {
                     let why = "gone".to_owned();
-                    ("hub".into(), Any::Agent(Command::Interrupt { id, incarnation, why }))
+                    (
+                        "hub".into(),
+                        Any::Agent(Command::Interrupt { id, incarnation, why, blameless: false }),
+                    )
                 }
                 (7, Some((id, incarnation))) => {
                     let used = Used { input: 300, microdollars: Some(30), ..Used::default() };
@@ -616,7 +620,8 @@ fn a_usage_limit_parks_and_the_time_does_not_count() {
     let now = 1_000 * 9;
     given.by("hub", park(5_000_000));
     let after = (deadline(&given, "lead-1"), deadline(&given, "coder-2"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (5_000_000 - now, 5_000_000 - now));
+    // That of those above moves at once, its own when it goes on.
+    assert_eq!((after.0 - before.0, after.1 - before.1), (5_000_000 - now, 0));
     let parked = given.state.agents.get("coder-2").unwrap();
     assert_eq!(
         (parked.phase, parked.parked.as_ref().map(|at| at.until)),
@@ -625,8 +630,21 @@ fn a_usage_limit_parks_and_the_time_does_not_count() {
     assert_eq!(parked.n_interruptions, 0, "it is nobody's fault");
     let account = given.state.agents.account_parked_until("goose");
     assert_eq!(account, Some(Timestamp(5_000_000)));
+    // Who lets it go on earlier gives back what was not waited.
+    let eve =
+        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    given.by("hub", Any::Token(crate::token::Command::Create { new: eve, replace: false }));
+    let resume = |prompt: Option<&str>| {
+        Any::Agent(Command::Resume { which: "coder-2".into(), prompt: prompt.map(str::to_owned) })
+    };
+    let refused = given.decide("eve", resume(Some("more"))).unwrap_err().to_string();
+    assert!(refused.contains("leave the prompt out"), "{refused}");
+    given.by("eve", resume(None));
+    assert_eq!(deadline(&given, "lead-1"), before.0 + 3_000);
+    assert_eq!(given.state.agents.account_parked_until("goose"), None);
     given.by("hub", admit("coder-2"));
-    assert_eq!(deadline(&given, "coder-2"), after.1, "its deadline stays");
+    // It gets the time that it waited, as far as the one above has it.
+    assert_eq!(deadline(&given, "coder-2"), deadline(&given, "lead-1"));
 }
 
 #[test]
@@ -709,4 +727,37 @@ fn the_time_of_one_above_that_has_ended_is_still_the_time_of_those_below() {
     given.by("hub", admit("coder-3"));
     let deadline = |id: &str| given.state.agents.get(id).unwrap().deadline.unwrap();
     assert_eq!(deadline("coder-3"), deadline("lead-1"));
+}
+
+/// One of the same account that was never parked itself, and whose parked fellow was killed.
+#[test]
+fn an_account_can_be_let_go_on_by_any_that_waits_for_it() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    let eve =
+        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    given.by("hub", Any::Token(crate::token::Command::Create { new: eve, replace: false }));
+    let (account, why, until) = ("goose".into(), "limit".to_owned(), Timestamp(9_000_000));
+    let park = Command::Park { id: id("coder-2"), incarnation: 1, account, until, why };
+    given.by("hub", Any::Agent(park));
+    given.by("eve", kill("coder-2"));
+    let resume = Command::Resume { which: "coder-3".into(), prompt: None };
+    given.by("eve", Any::Agent(resume));
+    assert_eq!(given.state.agents.account_parked_until("goose"), None);
+}
+
+#[test]
+fn a_hub_that_is_stopped_in_good_order_costs_nobody_its_second_chance() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_team() {
+        given.by(who, command);
+    }
+    for incarnation in 1..5 {
+        let (id, why) = (id("coder-2"), "the hub was stopped".to_owned());
+        given.by("hub", Any::Agent(Command::Interrupt { id, incarnation, why, blameless: true }));
+        given.by("hub", admit("coder-2"));
+    }
+    assert_eq!(given.state.agents.get("coder-2").unwrap().phase, Phase::Running);
 }

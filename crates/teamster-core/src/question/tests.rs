@@ -104,6 +104,7 @@ fn questions_end_with_whoever_asked() {
         id: id("coder-2"),
         incarnation: 1,
         why: "the hub ended".into(),
+        blameless: false,
     };
     check(
         a_question(),
@@ -112,6 +113,6 @@ fn questions_end_with_whoever_asked() {
         expect![[r#"
             {"question":{"settled":{"id":1,"agent":"coder-2","how":"withdrawn"}}}
             {"token":{"ended":{"id":5,"principal":"coder-2","why":"replaced"}}}
-            {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended"}}}"#]],
+            {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended","blameless":false}}}"#]],
     );
 }

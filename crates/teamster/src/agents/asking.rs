@@ -1,5 +1,8 @@
 //! Permissions that programs ask for: decided by the role's rules, or by a person.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use serde_json::Value;
 use teamster_agents::agent::{PermissionId, PermissionKind, PermissionOption, ToolCall, ToolKind};
 use teamster_core::agent::Agent;
@@ -8,6 +11,7 @@ use teamster_core::permission::{self, Verdict};
 use teamster_core::question::{self, Choice};
 use teamster_core::role::Role;
 use teamster_core::{Caller, Command, Event, Timestamp};
+use teamster_mcp::catalogue::Catalogue;
 
 use super::Shared;
 
@@ -44,42 +48,55 @@ impl Pending {
 /// Returns what the role's rules say.
 pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
     let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
-    let arguments = serde_json::from_str(input).unwrap_or_else(|_| Value::String(input.to_owned()));
-    let mut all = Vec::new();
-    texts(&arguments, DEPTH_MAX, false, &mut all);
-    let named = all.iter().any(|(_, is_target)| *is_target);
-    let of_input = all.iter().filter(|(_, is_target)| *is_target || !named).map(|(text, _)| *text);
-    let targets: Vec<&str> = call.targets.iter().map(String::as_str).chain(of_input).collect();
-    let texts = all.iter().map(|(text, _)| *text).collect();
+    let is_cut = call.input.as_ref().is_some_and(|input| input.cut_bytes > 0);
+    // What is written into a file may be long; what matters is which file, and drivers tell that beside it.
+    let is_long_edit = is_cut && call.kind == ToolKind::Edit && !call.targets.is_empty();
+    let arguments = match serde_json::from_str(input) {
+        Ok(arguments) => arguments,
+        Err(_) if is_long_edit => Value::Null,
+        Err(_) => Value::String(input.to_owned()),
+    };
+    let mut found = Texts { is_whole: !is_cut || is_long_edit, ..Texts::default() };
+    found.collect(&arguments, DEPTH_MAX, false);
+    let targets = call.targets.iter().map(String::as_str).chain(found.targets).collect();
     // A title may be what the model wrote, such as a command; it stands for the tool only where nothing else does.
     let name = call.name.as_deref();
     let verdict = role.permissions.verdict(&permission::Asked {
         name: name.unwrap_or(&call.title),
         kind: kind_word(call.kind),
         targets,
-        texts,
+        texts: found.all,
         is_ours: name.is_some_and(is_ours) || (name.is_none() && is_ours_by_title(call)),
     });
-    // What a rule holds back may be in the part of a command that is not kept.
-    let is_cut = call.input.as_ref().is_some_and(|input| input.cut_bytes > 0);
-    let holds_back = !(role.permissions.deny.is_empty() && role.permissions.ask.is_empty());
     match verdict {
-        Verdict::Allow if is_cut && holds_back && call.kind == ToolKind::Execute => Verdict::Ask,
+        // What a rule holds back may be in the part that was not looked at.
+        Verdict::Allow if !found.is_whole && role.permissions.looks_into_calls() => Verdict::Ask,
         verdict => verdict,
     }
 }
 
-/// Programs put the name of a server before its tools, each in its own way.
+/// Programs put the name of a server before its tools, each in its own way. What follows must be one of our tools: another
+/// server may have a name that begins like ours.
 fn is_ours(name: &str) -> bool {
-    let ours =
+    let prefixes =
         ["mcp__teamster__", "teamster__", "mcp_teamster_", "teamster_", "teamster/", "teamster: "];
-    ours.iter().any(|prefix| name.starts_with(prefix))
+    prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix)).any(is_our_tool)
+}
+
+/// Some programs write `_` for `-`.
+fn is_our_tool(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let catalogue = Catalogue::new();
+        catalogue.entries().iter().map(|entry| entry.name.replace('-', "_")).collect()
+    });
+    NAMES.contains(&name.replace('-', "_"))
 }
 
 /// A title is trusted only where the program could not have put a command.
 fn is_ours_by_title(call: &ToolCall) -> bool {
     let title = call.title.as_str();
-    call.kind == ToolKind::Other && (is_ours(title) || title.ends_with("(teamster MCP Server)"))
+    let named = title.strip_suffix(" (teamster MCP Server)").is_some_and(is_our_tool);
+    call.kind == ToolKind::Other && (is_ours(title) || named)
 }
 
 fn kind_word(kind: ToolKind) -> &'static str {
@@ -96,42 +113,61 @@ fn kind_word(kind: ToolKind) -> &'static str {
     }
 }
 
-/// Under these names programs say what a call is about; beside them there are remarks.
-const TARGET_KEYS: [&str; 12] = [
-    "command",
-    "cmd",
-    "script",
-    "path",
-    "paths",
-    "file",
-    "file_path",
-    "filename",
-    "url",
-    "uri",
-    "query",
-    "pattern",
+/// Under these names programs give remarks and contents; all else is what a call is about.
+const NO_TARGETS: [&str; 14] = [
+    "description",
+    "explanation",
+    "reason",
+    "justification",
+    "thought",
+    "content",
+    "contents",
+    "file_text",
+    "text",
+    "old_string",
+    "new_string",
+    "old_str",
+    "new_str",
+    "prompt",
 ];
 
-/// Collects the texts in a tool's arguments, each with whether it stands for what the call is about.
-fn texts<'a>(value: &'a Value, depth: usize, is_target: bool, into: &mut Vec<(&'a str, bool)>) {
-    if depth == 0 || into.len() >= TEXTS_MAX {
-        return;
-    }
-    match value {
-        Value::String(text) => into.push((text, is_target)),
-        Value::Array(all) => all.iter().for_each(|one| texts(one, depth - 1, is_target, into)),
-        Value::Object(all) => all.iter().for_each(|(key, one)| {
-            let is_target = is_target || TARGET_KEYS.contains(&key.as_str());
-            texts(one, depth - 1, is_target, into);
-        }),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+/// The texts in a tool's arguments.
+#[derive(Default)]
+struct Texts<'a> {
+    /// Names included.
+    all: Vec<&'a str>,
+    /// Those that may be what the call is about.
+    targets: Vec<&'a str>,
+    /// All of them were looked at.
+    is_whole: bool,
+}
+
+impl<'a> Texts<'a> {
+    fn collect(&mut self, value: &'a Value, depth: usize, is_remark: bool) {
+        if depth == 0 || self.all.len() >= TEXTS_MAX {
+            self.is_whole = false;
+            return;
+        }
+        match value {
+            Value::String(text) => {
+                self.all.push(text);
+                if !is_remark {
+                    self.targets.push(text);
+                }
+            }
+            Value::Array(all) => all.iter().for_each(|one| self.collect(one, depth - 1, is_remark)),
+            Value::Object(all) => all.iter().for_each(|(key, one)| {
+                self.all.push(key);
+                self.collect(one, depth - 1, is_remark || NO_TARGETS.contains(&key.as_str()));
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 }
 
-/// Returns the option that lets the agent go on this once.
+/// Returns the option that lets the agent go on this once. What lets it go on for ever is a person's to choose.
 pub(super) fn allowing(options: &[PermissionOption]) -> Option<&str> {
     of_kind(options, PermissionKind::AllowOnce)
-        .or_else(|| of_kind(options, PermissionKind::AllowAlways))
 }
 
 /// Returns the option that says no.
@@ -236,7 +272,33 @@ mod tests {
             role.permissions = Permissions { deny, ..Permissions::default() };
             assert_eq!(verdict(&role, &call("shell", ToolKind::Execute, &long)), expected);
         }
-        assert_eq!(verdict(&role, &call("write", ToolKind::Edit, &long)), Verdict::Allow);
+        assert_eq!(verdict(&role, &call("write", ToolKind::Edit, &long)), Verdict::Ask);
+        let to_a_file =
+            ToolCall { targets: vec!["/proj/a".into()], ..call("write", ToolKind::Edit, &long) };
+        assert_eq!(verdict(&role, &to_a_file), Verdict::Allow);
+        role.permissions.allow = vec![Pattern::parse("edit(/proj/*)").unwrap()];
+        role.permissions.otherwise = Verdict::Deny;
+        assert_eq!(verdict(&role, &to_a_file), Verdict::Allow);
+        for (input, expected) in [
+            (r#"{"path":"/proj/a"}"#, Verdict::Allow),
+            (r#"{"path":"/proj/a","content":"no path"}"#, Verdict::Allow),
+            (r#"{"path":"/proj/a","filePath":"/etc/passwd"}"#, Verdict::Deny),
+            (r#"{"path":"/proj/../etc/passwd"}"#, Verdict::Deny),
+        ] {
+            assert_eq!(verdict(&role, &call("write", ToolKind::Edit, input)), expected, "{input}");
+        }
+        // However it is hidden, it is found or asked about.
+        role.permissions = Permissions {
+            deny: vec![Pattern::parse("execute(*curl*)").unwrap()],
+            ..Permissions::default()
+        };
+        let deep = format!("{}\"curl x\"{}", r#"{"a":"#.repeat(12), "}".repeat(12));
+        let many = format!("[{}\"curl\"]", "\"\",".repeat(300));
+        let key = r#"{"curl x":1}"#;
+        for input in [deep.as_str(), many.as_str(), key] {
+            let found = verdict(&role, &call("shell", ToolKind::Execute, input));
+            assert_ne!(found, Verdict::Allow, "{input}");
+        }
         assert!(payload(&call("shell", ToolKind::Execute, &long)).starts_with('('));
     }
 
@@ -268,8 +330,10 @@ mod tests {
         // What the model wrote does not make a tool ours, and a second file is not the first.
         let named =
             ToolCall { name: Some("shell".into()), ..call("teamster/x", ToolKind::Execute, "{}") };
-        assert_eq!(verdict(&named), Verdict::Ask);
+        assert_eq!(verdict(&named.clone()), Verdict::Ask);
         assert_eq!(verdict(&call("teamster/x", ToolKind::Execute, "{}")), Verdict::Ask);
+        let alike = ToolCall { name: Some("teamster_evil__shell".into()), ..named };
+        assert_eq!(verdict(&alike), Verdict::Ask);
         let two = r#"{"paths": ["git one", "two"]}"#;
         assert_eq!(verdict(&call("edit", ToolKind::Execute, two)), Verdict::Ask);
         assert_eq!(

@@ -69,6 +69,8 @@ enum Came {
     To(Outcome),
     /// Its process is gone though its work is not done.
     Off(String),
+    /// The hub ends, and goes on with it when it starts again.
+    Stopped,
     /// The program was not able to begin.
     ToNothing(String),
     /// Its account has nothing left.
@@ -88,6 +90,9 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         };
         // The program may have lost it, or have been cut off before there was anything to keep.
         let Came::NotResumed(why) = came else { break came };
+        if is_handed_over(agent) {
+            break Came::NotResumed(why);
+        }
         let says = format!("it begins a new session, because {why}");
         shared.tell(agent::Command::Warn { id: agent.id.clone(), says }).await;
         session = None;
@@ -95,7 +100,14 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     shared.live.ended(&agent.id);
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
-        Came::Off(why) => (agent::Command::Interrupt { id, incarnation, why }, End::ProgramFailed),
+        Came::Off(why) => {
+            let blameless = false;
+            (agent::Command::Interrupt { id, incarnation, why, blameless }, End::ProgramFailed)
+        }
+        Came::Stopped => {
+            let (why, blameless) = ("the hub was stopped".to_owned(), true);
+            (agent::Command::Interrupt { id, incarnation, why, blameless }, End::Usual)
+        }
         Came::ToAPause { until, why } => {
             let account = role.account.clone();
             (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
@@ -107,6 +119,11 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     };
     shared.tell(command).await;
     end
+}
+
+/// Says whether this is the hub's first start of what a person began: without that session there is nothing to go on with.
+fn is_handed_over(agent: &Agent) -> bool {
+    agent.incarnation == 1 && agent.session.is_some()
 }
 
 /// An agent that is being talked to.
@@ -173,7 +190,7 @@ async fn begin<'a>(
         }],
         resume: session.filter(|_| can_resume).map(|session| Resume {
             session: session.to_owned(),
-            or_new: true,
+            or_new: !is_handed_over(agent),
             spent_micros: agent.used.microdollars,
         }),
         model: model.map(str::to_owned),
@@ -346,7 +363,7 @@ impl Talk<'_> {
                 biased;
                 why = &mut told_to_end => return Came::To(self.ended(&why)),
                 () = self.shared.stop.cancelled() => {
-                    return Came::Off("the hub was stopped".into());
+                    return Came::Stopped;
                 }
                 event = self.dialogue.next() => match event {
                     Some(event) => {
@@ -559,7 +576,14 @@ impl Talk<'_> {
         if !self.dialogue.waits_for(id) {
             return;
         }
-        let option = match asking::verdict(self.role, call) {
+        let verdict = match asking::verdict(self.role, call) {
+            // A rule allows this call, not all that follow.
+            permission::Verdict::Allow if asking::allowing(&options).is_none() => {
+                permission::Verdict::Ask
+            }
+            verdict => verdict,
+        };
+        let option = match verdict {
             permission::Verdict::Allow => asking::allowing(&options),
             permission::Verdict::Deny => {
                 // A program that does not take no for an answer is told of only so often.

@@ -24,6 +24,7 @@ use teamster_agents::supervisor::{self, Supervisor};
 use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
+use teamster_core::spending::Used;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::Log;
@@ -223,7 +224,10 @@ impl Runner {
         let running = state.agents.active().filter(|agent| !idlers.contains(&agent.id.principal()));
         let (n_running, n_live) = (running.count(), state.agents.active().count());
         let crowded = n_live >= self.pool.live.get() as usize;
-        n_running < self.pool.running.get() as usize && (!crowded || n_running == 0)
+        // Who waits for a person does not wait for whoever is queued.
+        let asks = |agent: &&Arc<Agent>| state.questions.open_of(&agent.id).next().is_some();
+        let all_wait = n_running == 0 && state.agents.active().filter(asks).count() == 0;
+        n_running < self.pool.running.get() as usize && (!crowded || all_wait)
     }
 
     /// Gives an agent its token and starts its program.
@@ -296,8 +300,13 @@ impl Runner {
         let state = self.shared.hub.state();
         for agent in state.agents.active() {
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
-            let interrupt = agent::Command::Interrupt { id, incarnation, why: why.into() };
-            self.shared.tell(interrupt).await;
+            // What a turn used that was cut off with the hub, nobody knows; it was not nothing.
+            if agent.has_open_turn {
+                let (id, used) = (id.clone(), Used::default());
+                self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
+            }
+            let (why, blameless) = (why.to_owned(), false);
+            self.shared.tell(agent::Command::Interrupt { id, incarnation, why, blameless }).await;
         }
     }
 }

@@ -8,6 +8,11 @@ use teamster_core::Timestamp;
 
 /// No limit is longer than a month; who says so is not believed.
 const MS_MAX: i64 = 31 * 24 * 60 * 60 * 1_000;
+/// Words for an account that is used up, not only asked too often.
+const USED_UP: [&str; 5] = ["usage", "session limit", "hit your limit", "quota", "credit"];
+const RATE: [&str; 3] = ["rate limit", "rate_limit", "too many requests"];
+/// How long is waited after a rate limit that does not say how long.
+const RATE_MS: i64 = 60_000;
 /// Clocks differ, and whoever comes a moment too early is parked again.
 const SLACK_MS: i64 = 2_000;
 /// What is over since so long was over while the program still tried; what is older was never true.
@@ -17,10 +22,14 @@ const MINUTE_MS: i64 = 60 * 1_000;
 /// Returns when an agent may go on whose account has nothing left.
 pub(super) fn end(unix_s: Option<u64>, message: &str, now: Timestamp, usual_ms: u64) -> Timestamp {
     let usual_ms = i64::try_from(usual_ms).unwrap_or(MS_MAX);
+    let words = message.to_lowercase();
+    // A rate is a matter of moments; what is used up is not.
+    let says = |known: &[&str]| known.iter().any(|known| words.contains(known));
+    let is_rate = says(&RATE) && !says(&USED_UP);
+    let usual_ms = if is_rate { usual_ms.min(RATE_MS) } else { usual_ms };
     let told =
         unix_s.and_then(|at| i64::try_from(at).ok()?.checked_mul(1_000)).map(|at| at - now.0);
     let told = told.map(|ms| if (-PAST_MS_MAX..0).contains(&ms) { 0 } else { ms });
-    let words = message.to_lowercase();
     let ms = told.or_else(|| until_time_of_day(&words, now)).or_else(|| duration(&words));
     let ms = ms.filter(|ms| (0..=MS_MAX).contains(ms)).map_or(usual_ms, |ms| ms + SLACK_MS);
     Timestamp(now.0 + ms)
@@ -78,6 +87,8 @@ fn duration(words: &str) -> Option<i64> {
         rest = rest.trim_start_matches([' ', ',']);
         rest = rest.strip_prefix("and ").unwrap_or(rest);
         let Some((n, after)) = number(rest) else { return ms };
+        let (thousandths, after) = fraction(after);
+        let n = n.saturating_mul(1_000).saturating_add(thousandths);
         let after = after.trim_start();
         let letters = after.bytes().take_while(u8::is_ascii_lowercase).count();
         let (unit, after) = after.split_at(letters);
@@ -86,11 +97,23 @@ fn duration(words: &str) -> Option<i64> {
             "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000,
             "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
             "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
+            "ms" | "millisecond" | "milliseconds" => 1,
+            // `retry after 5` means seconds, as the header of that name does.
+            "" if ms.is_none() => 1_000,
             _ => return ms,
         };
-        ms = Some(ms.unwrap_or(0).saturating_add(n.saturating_mul(unit_ms)));
+        ms = Some(ms.unwrap_or(0).saturating_add(n.saturating_mul(unit_ms) / 1_000));
         rest = after;
     }
+}
+
+/// Reads what follows a decimal point, in thousandths.
+fn fraction(text: &str) -> (i64, &str) {
+    let Some(rest) = text.strip_prefix('.') else { return (0, text) };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, after) = rest.split_at(digits);
+    let thousandths: String = digits.chars().chain("000".chars()).take(3).collect();
+    (thousandths.parse().unwrap_or(0), if digits.is_empty() { text } else { after })
 }
 
 fn number(text: &str) -> Option<(i64, &str)> {
@@ -124,6 +147,11 @@ mod tests {
         check(None, "Try again in 2 hours 5 minutes.", 2 * HOUR + 300_000 + SLACK_MS);
         check(None, "try again in 3 days, 1 hour and 2 minutes", 73 * HOUR + 120_000 + SLACK_MS);
         check(None, "Rate limit; retry after 30s", 30_000 + SLACK_MS);
+        check(None, "Rate limit; try again in 1.242s", 1_242 + SLACK_MS);
+        check(None, "rate limit; try again in 20ms.", 20 + SLACK_MS);
+        check(None, "rate limit; retry after 5", 5_000 + SLACK_MS);
+        check(None, "429 Too Many Requests", RATE_MS);
+        check(None, "rate limit; your usage limit is reached", 1_800_000);
     }
 
     #[test]

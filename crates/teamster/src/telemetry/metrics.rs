@@ -141,9 +141,16 @@ fn agents(page: &mut Page, telemetry: &Telemetry, state: &State) {
         let phase = if waits { "waiting" } else { agent.phase.as_str() };
         *by_phase.entry(phase).or_default() += 1;
     }
-    by_phase.insert("queued", state.agents.queued().count());
+    let parked = state.agents.queued().filter(|agent| agent.parked.is_some()).count();
+    by_phase.insert("queued", state.agents.queued().count() - parked);
+    by_phase.insert("parked", parked);
+    by_phase.insert("adopted", state.agents.adopted().count());
     let name = "teamster_agents";
-    page.metric(name, Kind::Gauge, "Agents by what they do; one that waits only waits for others.");
+    page.metric(
+        name,
+        Kind::Gauge,
+        "Agents by what they do; one that waits only waits for others or for a person.",
+    );
     for (phase, n) in by_phase {
         page.sample(name, &[("phase", phase)], n);
     }

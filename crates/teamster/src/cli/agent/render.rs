@@ -67,7 +67,7 @@ pub(super) fn head(agent: &Value) -> String {
         ("drafted by", word(agent, "drafted_by").to_owned()),
         ("drafted at", time(&agent["drafted_at"])),
         ("started at", time(&agent["started_at"])),
-        ("session", word(agent, "session").to_owned()),
+        ("session", line(word(agent, "session"))),
         ("parked", until(&agent["parked_until"])),
         ("used", used(&agent["used"])),
         ("task", line(word(agent, "prompt"))),

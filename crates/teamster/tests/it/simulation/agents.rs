@@ -257,7 +257,8 @@ impl Team {
         for agent in state.agents.active() {
             let (id, incarnation, why) =
                 (agent.id.clone(), agent.incarnation, format!("crash {}", agent.incarnation));
-            self.tell(handle, agent::Command::Interrupt { id, incarnation, why }).await;
+            self.tell(handle, agent::Command::Interrupt { id, incarnation, why, blameless: false })
+                .await;
         }
     }
 
@@ -281,7 +282,7 @@ impl Team {
         };
         let cut_off = || {
             let (id, why) = (id.clone(), format!("it crashed {incarnation}"));
-            agent::Command::Interrupt { id, incarnation, why }
+            agent::Command::Interrupt { id, incarnation, why, blameless: false }
         };
         let last = match came {
             Came::Done => vec![end("done")],
@@ -579,6 +580,8 @@ struct Known {
     is_killed: bool,
     token: Option<TokenId>,
     deadline: Option<Timestamp>,
+    /// Since when it waits to be started again, which does not count.
+    queued_at: Option<Timestamp>,
     n_admissions: u32,
     n_turns: u32,
     n_interruptions: u32,
@@ -619,6 +622,7 @@ impl Model {
                 is_killed: false,
                 token: None,
                 deadline: None,
+                queued_at: None,
                 n_admissions: 0,
                 n_turns: 0,
                 n_interruptions: 0,
@@ -661,7 +665,9 @@ impl Model {
                 known.token = Some(*token);
                 known.n_admissions += 1;
                 let wall_ms = i64::try_from(known.limits.wall_ms).expect("a short time");
-                known.deadline.get_or_insert(Timestamp(record.at.0 + wall_ms));
+                let waited = known.queued_at.take().map_or(0, |since| record.at.0 - since.0);
+                let deadline = known.deadline.map_or(record.at.0 + wall_ms, |at| at.0 + waited);
+                known.deadline = Some(Timestamp(deadline));
                 Ok(())
             }
             agent::Event::Begun { .. } if known.token.is_none() => queued(),
@@ -681,10 +687,13 @@ impl Model {
                 known.microdollars += used.microdollars.unwrap_or_default();
                 Ok(())
             }
-            agent::Event::Parked { .. } => match known.token.take() {
-                None => queued(),
-                Some(token) => self.check_dead(id, token),
-            },
+            agent::Event::Parked { .. } => {
+                known.queued_at = Some(record.at);
+                match known.token.take() {
+                    None => queued(),
+                    Some(token) => self.check_dead(id, token),
+                }
+            }
             agent::Event::Adopted { .. } | agent::Event::Resumed { .. } => {
                 Err(format!("nobody asked for {event:?}"))
             }
@@ -695,6 +704,7 @@ impl Model {
             }
             agent::Event::Interrupted { .. } => {
                 known.n_interruptions += 1;
+                known.queued_at = Some(record.at);
                 if known.n_interruptions > INTERRUPTIONS_MAX {
                     return Err(format!("{id} was started again too often"));
                 }
