@@ -14,7 +14,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::agent::{Begin, Event, MESSAGE_BYTES_MAX, PermissionId, clipped};
+use crate::agent::{
+    Begin, Clipped, Event, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, PermissionId, TARGETS_MAX, clipped,
+};
 use crate::launch::PrivateFile;
 
 /// A driver as `programs.toml` names it.
@@ -90,6 +92,21 @@ impl Out {
             }
         }
     }
+}
+
+/// Keeps as many targets as are kept of a tool call. Returns also how many bytes are not kept: they are added to what is cut
+/// of the call's input, because who decides must know that there is more than they see.
+fn targets(all: impl IntoIterator<Item = impl Into<String>>) -> (Vec<String>, usize) {
+    let (mut kept, mut cut_bytes) = (Vec::new(), 0);
+    for target in all {
+        let target = target.into();
+        let kept_bytes = if kept.len() < TARGETS_MAX { LABEL_BYTES_MAX } else { 0 };
+        cut_bytes += Clipped::new(target.clone(), kept_bytes).cut_bytes;
+        if kept.len() < TARGETS_MAX {
+            kept.push(clipped(target, LABEL_BYTES_MAX));
+        }
+    }
+    (kept, cut_bytes)
 }
 
 /// Millionths of an amount of money.
