@@ -133,7 +133,7 @@ pub struct ToolCall {
     /// The arguments, as JSON if the program tells them so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Clipped>,
-    /// Files that the call is about, as `path` or `path:line`. What is not kept or known of them counts as cut from the input.
+    /// Files that the call is about, as `path` or `path:line`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
 }

@@ -16,7 +16,7 @@ use crate::role::{Limits, RoleName, Roles};
 use crate::spending::{Spent, Used, dollars};
 use crate::text::{self, BadText};
 use crate::token::{Kind, SecretHash};
-use crate::{Caller, Context, DossierName, PrincipalName, Record, Summary, Timestamp};
+use crate::{Caller, Context, DossierName, PrincipalName, Record, Summary, TeamName, Timestamp};
 
 /// As long as a task may be: a spec fits, a repository does not.
 pub const PROMPT_BYTES_MAX: usize = 64 * 1024;
@@ -69,6 +69,9 @@ pub struct Draft {
     /// How many agents stand above it.
     pub depth: u32,
     pub limits: Limits,
+    /// The team that it speaks for. Then it lasts: it has a conversation to go on with, and sleeps in between.
+    #[serde(default)]
+    pub team: Option<TeamName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +83,8 @@ pub enum Phase {
     Running,
     /// It has a token, and a person runs it.
     Adopted,
+    /// It has no process and nothing to do, and can be woken.
+    Asleep,
     /// It is being ended.
     Ending,
     Ended,
@@ -91,6 +96,7 @@ impl Phase {
             Self::Queued => "queued",
             Self::Running => "running",
             Self::Adopted => "adopted",
+            Self::Asleep => "asleep",
             Self::Ending => "ending",
             Self::Ended => "ended",
         }
@@ -234,6 +240,11 @@ impl Agent {
         self.phase != Phase::Ended
     }
 
+    /// Says whether it goes on after a turn.
+    pub fn lasts(&self) -> bool {
+        self.draft.team.is_some()
+    }
+
     pub fn duration_ms(&self) -> Option<i64> {
         Some((self.ended_at?.0 - self.started_at.unwrap_or(self.ended_at?).0).max(0))
     }
@@ -338,6 +349,12 @@ pub enum Command {
         /// Nobody's fault, such as that the hub was stopped: it does not count.
         blameless: bool,
     },
+    /// Says that the process of one that lasts is gone.
+    Sleep {
+        id: AgentId,
+        incarnation: u32,
+        why: SleepWhy,
+    },
     /// Says that all of it has ended.
     End {
         id: AgentId,
@@ -393,6 +410,18 @@ pub enum Event {
         id: AgentId,
         prompt: Arc<str>,
     },
+    Convened {
+        id: AgentId,
+        number: u32,
+        draft: Draft,
+    },
+    Woken {
+        id: AgentId,
+    },
+    Slept {
+        id: AgentId,
+        why: SleepWhy,
+    },
     Unparked {
         id: AgentId,
         account: Arc<str>,
@@ -426,6 +455,24 @@ pub enum Why {
     WithParent,
     /// Its time, or that of one above it, is over.
     OutOfTime,
+    /// It is to sleep.
+    ToSleep,
+}
+
+/// Why one that lasts has no process any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SleepWhy {
+    /// It had nothing to do for long.
+    Idle,
+    /// Others needed its place.
+    Room,
+    /// Somebody said so.
+    Asked,
+    /// Its program failed in the middle.
+    Failed { says: Arc<str> },
+    /// Its program could not be started.
+    NotStarted { says: Arc<str> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -711,6 +758,7 @@ impl Agents {
             parent: parent.map(|parent| parent.id.clone()),
             depth: parent.map_or(0, |parent| parent.draft.depth + 1),
             limits,
+            team: None,
         };
         Ok(Event::Drafted { id, number, draft })
     }
@@ -762,8 +810,42 @@ impl Agents {
             parent: None,
             depth: 0,
             limits: role.limits,
+            team: None,
         };
         Ok(Event::Adopted { id, number, draft, token, session })
+    }
+
+    /// Returns an agent that speaks for a team, which lasts as long as its conversation.
+    pub(crate) fn convene(
+        &self,
+        team: &crate::team::Team,
+        is_taken: impl Fn(&PrincipalName) -> bool,
+    ) -> Event {
+        let role = RoleName::of_team(&team.name);
+        let (id, number) = self.new_id(&role, is_taken);
+        let draft = Draft {
+            role,
+            dossier: DossierName::new("conversations".to_owned()),
+            prompt: "".into(),
+            directory: team.directory.clone(),
+            parent: None,
+            depth: 0,
+            // Its turns and its time are those of its conversation, which has no end.
+            limits: Limits { turns: u32::MAX, wall_ms: u64::MAX, ..team.behaviour.limits },
+            team: Some(team.name.clone()),
+        };
+        Event::Convened { id, number, draft }
+    }
+
+    /// Has one that lasts started, if it sleeps.
+    pub(crate) fn wake(&self, id: &AgentId) -> Option<Event> {
+        let asleep = self.by_id.get(id).filter(|agent| agent.phase == Phase::Asleep);
+        asleep.map(|agent| Event::Woken { id: agent.id.clone() })
+    }
+
+    /// Has one that lasts put to sleep, if it does not sleep yet.
+    pub(crate) fn put_to_sleep(&self, id: &AgentId) -> Vec<Event> {
+        self.kill(id, &Why::ToSleep)
     }
 
     /// Returns what is left for one more agent below `parent`, or why there may be none.
@@ -868,6 +950,10 @@ impl Agents {
                     Event::Parked { id, account: account.clone(), until: *until, why }
                 }])
             }
+            Command::Sleep { id, incarnation, why } => {
+                self.at(id, *incarnation)?;
+                Ok(vec![Event::Slept { id: id.clone(), why: why.clone() }])
+            }
             Command::Interrupt { id, incarnation, why, blameless } => {
                 let agent = self.at(id, *incarnation)?;
                 let blameless = *blameless;
@@ -876,6 +962,8 @@ impl Agents {
                 let why = text::beginning(why, ENTRY_BYTES_MAX);
                 Ok(vec![if again {
                     Event::Interrupted { id: id.clone(), why, blameless }
+                } else if agent.lasts() {
+                    Event::Slept { id: id.clone(), why: SleepWhy::Failed { says: why } }
                 } else if agent.phase == Phase::Ending {
                     Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Aborted, why) }
                 } else {
@@ -883,7 +971,12 @@ impl Agents {
                 }])
             }
             Command::End { id, incarnation, outcome } => {
-                self.at(id, *incarnation)?;
+                let agent = self.at(id, *incarnation)?;
+                if agent.lasts() {
+                    let says = text::beginning(&outcome.summary, ENTRY_BYTES_MAX);
+                    let why = SleepWhy::Failed { says };
+                    return Ok(vec![Event::Slept { id: id.clone(), why }]);
+                }
                 Ok(vec![Event::Ended { id: id.clone(), outcome: bounded(outcome) }])
             }
             Command::Warn { id, says } => {
@@ -944,6 +1037,18 @@ impl Agents {
         agent.ok_or_else(|| Refusal::OutOfStep(id.clone()))
     }
 
+    /// Says whether this incarnation of an agent is under way.
+    pub(crate) fn is_at(&self, id: &AgentId, incarnation: u32) -> bool {
+        self.at(id, incarnation).is_ok()
+    }
+
+    /// One that has come to the end of a message may be cut off once more.
+    pub(crate) fn recover(&mut self, id: &AgentId) {
+        if self.by_id.get(id).is_some_and(|agent| agent.n_interruptions > 0) {
+            self.change(id, |agent| agent.n_interruptions = 0);
+        }
+    }
+
     /// Returns an agent that may be admitted.
     pub(crate) fn admissible(&self, id: &AgentId) -> Result<&Arc<Agent>, Refusal> {
         let agent = self.by_id.get(id).filter(|agent| agent.phase == Phase::Queued);
@@ -956,6 +1061,9 @@ impl Agents {
         for below in self.with_below(id).iter().filter_map(|id| self.by_id.get(id)) {
             let why = if below.id == *id { why.clone() } else { Why::WithParent };
             match below.phase {
+                Phase::Queued if below.lasts() => {
+                    events.push(Event::Slept { id: below.id.clone(), why: SleepWhy::Asked });
+                }
                 Phase::Running => events.push(Event::KillAsked { id: below.id.clone(), why }),
                 // Its process is a person's; only its access is ours to end.
                 Phase::Adopted => {
@@ -966,7 +1074,7 @@ impl Agents {
                     let outcome = Outcome::failed(Ending::Aborted, "it was ended before it began");
                     events.push(Event::Ended { id: below.id.clone(), outcome });
                 }
-                Phase::Ending | Phase::Ended => {}
+                Phase::Asleep | Phase::Ending | Phase::Ended => {}
             }
         }
         events
@@ -984,6 +1092,19 @@ impl Agents {
                     agent.started_at = Some(record.at);
                 });
             }
+            Event::Convened { id, number, draft } => {
+                self.add(id, *number, draft, record);
+                self.change(id, |agent| agent.phase = Phase::Asleep);
+            }
+            Event::Woken { id } => self.change(id, |agent| agent.phase = Phase::Queued),
+            Event::Slept { id, .. } => self.change(id, |agent| {
+                agent.phase = Phase::Asleep;
+                agent.token = None;
+                agent.parked = None;
+                agent.n_interruptions = 0;
+                agent.ending_why = None;
+                agent.deadline = None;
+            }),
             Event::Resumed { id, prompt } => self.change(id, |agent| {
                 agent.phase = Phase::Queued;
                 agent.token = None;
@@ -1177,7 +1298,7 @@ impl Agents {
         if let Some(at) = agent.deadline {
             self.deadlines.remove(&(at, agent.id.clone()));
         }
-        if agent.is_live() && agent.draft.parent.is_none() {
+        if agent.is_live() && agent.draft.parent.is_none() && !agent.lasts() {
             let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
             match n {
                 0 | 1 => self.drafted_by.remove(&agent.drafted_by),
@@ -1197,7 +1318,7 @@ impl Agents {
             Phase::Adopted => {
                 self.adopted.insert(agent.id.clone());
             }
-            Phase::Ended => {}
+            Phase::Asleep | Phase::Ended => {}
         }
         // One that is being ended needs no second reason.
         if agent.phase == Phase::Running
@@ -1209,7 +1330,7 @@ impl Agents {
             Some(parent) => {
                 self.children.insert((parent.clone(), agent.id.clone()));
             }
-            None if agent.is_live() => {
+            None if agent.is_live() && !agent.lasts() => {
                 let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
                 self.drafted_by.insert(agent.drafted_by.clone(), n + 1);
             }
@@ -1266,6 +1387,9 @@ impl Event {
             | Self::Adopted { id, .. }
             | Self::Resumed { id, .. }
             | Self::Unparked { id, .. }
+            | Self::Convened { id, .. }
+            | Self::Woken { id }
+            | Self::Slept { id, .. }
             | Self::Interrupted { id, .. }
             | Self::KillAsked { id, .. }
             | Self::Ended { id, .. }
@@ -1287,6 +1411,9 @@ impl Event {
             Self::Warned { says, .. } => says.len(),
             Self::Admitted { .. }
             | Self::Adopted { .. }
+            | Self::Convened { .. }
+            | Self::Woken { .. }
+            | Self::Slept { .. }
             | Self::Begun { .. }
             | Self::TurnBegun { .. }
             | Self::Spent { .. }
@@ -1303,6 +1430,9 @@ impl Event {
             | Self::Admitted { .. }
             | Self::Adopted { .. }
             | Self::Resumed { .. }
+            | Self::Convened { .. }
+            | Self::Woken { .. }
+            | Self::Slept { .. }
             | Self::TurnBegun { .. }
             | Self::Spent { .. }
             | Self::Parked { .. }
@@ -1336,6 +1466,19 @@ impl Event {
             Self::Adopted { id, draft, .. } => {
                 Summary::new("add", format!("agent {id} adopted in {}", draft.directory))
             }
+            Self::Convened { id, draft, .. } => {
+                Summary::new("add", format!("agent {id} speaks for a team in {}", draft.directory))
+            }
+            Self::Woken { id } => Summary::new("take", format!("agent {id} is woken")),
+            Self::Slept { id, why } => {
+                let why = match why {
+                    SleepWhy::Idle => "it had nothing to do",
+                    SleepWhy::Room => "others needed its place",
+                    SleepWhy::Asked => "it was told to",
+                    SleepWhy::Failed { says } | SleepWhy::NotStarted { says } => says,
+                };
+                Summary::new("free", format!("agent {id} sleeps: {why}"))
+            }
             Self::Unparked { account, .. } => {
                 Summary::new("take", format!("agents of {account} are parked no longer"))
             }
@@ -1350,6 +1493,7 @@ impl Event {
                     Why::Killed => "it was told to end",
                     Why::WithParent => "the one above it ends",
                     Why::OutOfTime => "its time is over",
+                    Why::ToSleep => "it is to sleep",
                 };
                 Summary::new("free", format!("agent {id} ends: {why}"))
             }

@@ -119,6 +119,8 @@ impl Event {
             Self::Dossier(event) => event.fate(),
             Self::Agent(event) => event.fate(),
             Self::Question(event) => event.fate(),
+            Self::Team(event) => event.fate(),
+            Self::Conversation(event) => event.fate(),
         }
     }
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
 use crate::{
-    RunName, agent, client_session, dossier, errand, hub, key, question, role, run, token, yak,
+    RunName, agent, client_session, conversation, dossier, errand, hub, key, question, role, run,
+    team, token, yak,
 };
 
 /// What a caller asks for.
@@ -19,6 +20,8 @@ pub enum Command {
     Role(role::Command),
     Agent(agent::Command),
     Question(question::Command),
+    Team(team::Command),
+    Conversation(conversation::Command),
 }
 
 /// What has happened.
@@ -35,6 +38,8 @@ pub enum Event {
     Dossier(dossier::Event),
     Agent(agent::Event),
     Question(question::Event),
+    Team(team::Event),
+    Conversation(conversation::Event),
 }
 
 /// Why a command was refused. Each sentence says what the caller can do next.
@@ -59,6 +64,10 @@ pub enum Refusal {
     #[error(transparent)]
     Question(#[from] question::Refusal),
     #[error(transparent)]
+    Team(#[from] team::Refusal),
+    #[error(transparent)]
+    Conversation(#[from] conversation::Refusal),
+    #[error(transparent)]
     Key(#[from] key::Refusal),
 }
 
@@ -67,6 +76,7 @@ impl Refusal {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Agent(refusal) => refusal.name(),
+            Self::Conversation(refusal) => refusal.name(),
             Self::ClientSession(_)
             | Self::Hub(_)
             | Self::Token(_)
@@ -75,6 +85,7 @@ impl Refusal {
             | Self::Errand(_)
             | Self::Role(_)
             | Self::Question(_)
+            | Self::Team(_)
             | Self::Key(_) => "Refused",
         }
     }
@@ -118,6 +129,8 @@ impl Event {
             Self::Dossier(event) => event.summary(),
             Self::Agent(event) => event.summary(),
             Self::Question(event) => event.summary(),
+            Self::Team(event) => event.summary(),
+            Self::Conversation(event) => event.summary(),
         }
     }
 
@@ -126,6 +139,8 @@ impl Event {
         let wider = match self {
             Self::Agent(_) => Some(Topic::Agents),
             Self::Question(_) => Some(Topic::Questions),
+            // The runner looks at agents, and what is told wakes them.
+            Self::Conversation(_) => Some(Topic::Agents),
             Self::ClientSession(_)
             | Self::Hub(_)
             | Self::Token(_)
@@ -133,6 +148,7 @@ impl Event {
             | Self::Yak(_)
             | Self::Errand(_)
             | Self::Role(_)
+            | Self::Team(_)
             | Self::Dossier(_) => None,
         };
         std::iter::once(self.topic()).chain(wider)
@@ -150,7 +166,8 @@ impl Event {
             Self::Run { run, .. } => Topic::Run(run.clone()),
             Self::Yak(_) => Topic::Yaks,
             Self::Errand(event) => Topic::Errand(event.id()),
-            Self::Role(_) | Self::Dossier(_) => Topic::Agents,
+            Self::Role(_) | Self::Dossier(_) | Self::Team(_) => Topic::Agents,
+            Self::Conversation(event) => Topic::Conversation(event.conversation()),
             Self::Agent(event) => Topic::Agent(event.agent().clone()),
             Self::Question(event) => Topic::Agent(event.agent().clone()),
         }
@@ -181,6 +198,8 @@ impl Event {
             Self::Role(role::Event::Removed { .. }) | Self::Dossier(_) => 0,
             Self::Agent(event) => event.text_bytes(),
             Self::Question(event) => event.text_bytes(),
+            Self::Team(event) => event.text_bytes(),
+            Self::Conversation(event) => event.text_bytes(),
         };
         size_of::<Self>() + text
     }

@@ -147,6 +147,14 @@ number!(
     ErrandId, "ERRAND-"
 );
 number!(
+    /// What one partner and a team say to each other. Ids are never used again.
+    ConversationId, "CONV-"
+);
+number!(
+    /// A message to a team. Ids are never used again.
+    TellId, "TELL-"
+);
+number!(
     /// Something that waits for a person. Ids are never used again.
     QuestionId, "Q-"
 );

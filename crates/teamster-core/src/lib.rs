@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod client_session;
 pub mod compaction;
+pub mod conversation;
 pub mod dossier;
 pub mod errand;
 pub mod event;
@@ -25,6 +26,7 @@ pub mod role;
 pub mod run;
 pub mod spending;
 pub mod state;
+pub mod team;
 pub mod text;
 pub mod token;
 pub mod topic;

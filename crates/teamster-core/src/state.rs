@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{self, Agents};
 use crate::client_session::ClientSessions;
+use crate::conversation::{self, Conversations, Partner};
 use crate::dossier::{self, Dossiers};
 use crate::errand::{self, Errands};
 use crate::grant::Grants;
@@ -14,8 +15,9 @@ use crate::ids::TokenId;
 use crate::key::{Key, Keys};
 use crate::obligation::Obligations;
 use crate::question::{self, Questions};
-use crate::role::Roles;
+use crate::role::{Role, Roles};
 use crate::run::Runs;
+use crate::team::{Team, Teams};
 use crate::token::{self, Kind, Tokens};
 use crate::yak::Yaks;
 use crate::{
@@ -24,7 +26,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 4;
+pub const SNAPSHOT_FORMAT: u32 = 5;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,8 @@ pub struct State {
     pub dossiers: Dossiers,
     pub agents: Agents,
     pub questions: Questions,
+    pub teams: Teams,
+    pub conversations: Conversations,
     keys: Keys,
     pub obligations: Obligations,
 }
@@ -138,6 +142,10 @@ impl State {
             Command::Question(command) => {
                 self.questions.decide(command, cx)?.into_iter().map(Event::Question).collect()
             }
+            Command::Team(command) => {
+                self.teams.decide(command, cx)?.into_iter().map(Event::Team).collect()
+            }
+            Command::Conversation(command) => self.converse(command, cx)?,
             Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
             Command::Agent(agent::Command::Adopt(adoption)) => self.adopt(adoption, cx)?,
             Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
@@ -191,7 +199,8 @@ impl State {
         if opened.is_some() && self.dossiers.len() >= dossier::DOSSIERS_MAX {
             return Err(agent::Refusal::TooManyDossiers.into());
         }
-        let created = self.new_token(id, &draft.role, adoption.secret, cx)?;
+        let role = self.roles.get(draft.role.as_str()).map(|role| &**role);
+        let created = self.new_token(id, role, None, adoption.secret, cx)?;
         let events = created.into_iter().map(Event::Token);
         Ok(events.chain(opened.map(Event::Dossier)).chain([Event::Agent(adopted)]).collect())
     }
@@ -199,21 +208,150 @@ impl State {
     fn new_token(
         &self,
         id: &agent::AgentId,
-        role: &crate::role::RoleName,
+        role: Option<&Role>,
+        team: Option<TeamName>,
         secret: token::SecretHash,
         cx: &Context,
     ) -> Result<Vec<token::Event>, Refusal> {
-        let grants = self.roles.get(role.as_str()).map(|role| role.grants.clone());
+        let grants = role.map(|role| role.grants.clone());
         let new = token::NewToken {
             principal: id.principal(),
             kind: Kind::Agent,
             secret,
             grants: grants.unwrap_or_default(),
             run: None,
-            team: None,
+            team,
             expires_at: None,
         };
         Ok(self.tokens.decide(&token::Command::Create { new, replace: false }, cx)?)
+    }
+
+    /// Returns how an agent behaves: as its role says, or its team.
+    pub fn behaviour(&self, agent: &agent::Agent) -> Option<&Arc<Role>> {
+        match &agent.draft.team {
+            Some(team) => self.teams.get(team.as_str()).map(|team| &team.behaviour),
+            None => self.roles.get(agent.role.as_str()),
+        }
+    }
+
+    /// Decides what is said between a partner and a team; agents are opened, woken and put to sleep with it.
+    fn converse(
+        &self,
+        command: &conversation::Command,
+        cx: &Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        match command {
+            conversation::Command::Tell(conversation::NewTell { to, from, message }) => {
+                let from = self.partner(from.as_deref(), cx)?;
+                let team = self.team(to)?;
+                let (id, agent, mut events) = self.open(&from, team)?;
+                let caller = self.agents.of_caller(&cx.caller).map(|agent| &agent.id);
+                let told = self.conversations.tell_event(message, id, &team.name, cx, caller)?;
+                events.push(Event::Conversation(told));
+                events.extend(self.wake(&agent));
+                Ok(events)
+            }
+            conversation::Command::Wake { to, from, clear } => {
+                let from = self.partner(from.as_deref(), cx)?;
+                let team = self.team(to)?;
+                let (id, agent, mut events) = self.open(&from, team)?;
+                if *clear && let Some(conversation) = self.conversations.get(id) {
+                    let up_to = conversation.tells.back().copied();
+                    let cleared = conversation::Event::Cleared { conversation: id, up_to };
+                    let is_new = conversation.cleared != up_to;
+                    events.extend(is_new.then_some(Event::Conversation(cleared)));
+                }
+                events.extend(self.wake(&agent));
+                Ok(events)
+            }
+            conversation::Command::Sleep { to, from, all } => {
+                if *all && cx.caller.kind == Kind::Agent {
+                    return Err(conversation::Refusal::OperatorsOnly.into());
+                }
+                let from = self.partner(from.as_deref(), cx)?;
+                let team = self.team(to)?;
+                let own = self.conversations.of_pair(&from, &team.name);
+                let agents: Vec<agent::AgentId> = match all {
+                    true => {
+                        self.conversations.with(&team.name).map(|one| one.agent.clone()).collect()
+                    }
+                    false => own.map(|one| one.agent.clone()).into_iter().collect(),
+                };
+                let events = agents.iter().flat_map(|agent| self.agents.put_to_sleep(agent));
+                Ok(self.with_endings(events.collect()))
+            }
+            conversation::Command::Begin { agent, incarnation }
+            | conversation::Command::Settle { agent, incarnation, .. } => {
+                if cx.caller.kind != Kind::Hub {
+                    return Err(conversation::Refusal::HubOnly.into());
+                }
+                if !self.agents.is_at(agent, *incarnation) {
+                    return Err(conversation::Refusal::OutOfStep(agent.clone()).into());
+                }
+                let events = self.conversations.decide(command, cx)?;
+                Ok(events.into_iter().map(Event::Conversation).collect())
+            }
+            conversation::Command::Cancel { .. } | conversation::Command::Clear { .. } => {
+                let events = self.conversations.decide(command, cx)?;
+                Ok(events.into_iter().map(Event::Conversation).collect())
+            }
+        }
+    }
+
+    /// Returns who tells. An operator may speak for any team, others only for themselves.
+    fn partner(&self, given: Option<&str>, cx: &Context) -> Result<Partner, conversation::Refusal> {
+        let own = Partner::of(&cx.caller);
+        let Some(given) = given.filter(|given| *given != own.as_str()) else { return Ok(own) };
+        if cx.caller.kind == Kind::Agent {
+            let (own, given) = (own.to_string(), given.chars().take(100).collect());
+            return Err(conversation::Refusal::NotYou { own, given });
+        }
+        Ok(Partner::Team(self.team(given)?.name.clone()))
+    }
+
+    fn team(&self, name: &str) -> Result<&Arc<Team>, conversation::Refusal> {
+        let name = conversation::team_name(name)?;
+        self.teams.get(name.as_str()).ok_or_else(|| {
+            let known: Vec<&str> = self.teams.iter().map(|team| team.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            conversation::Refusal::UnknownTeam { team: name.to_string(), known }
+        })
+    }
+
+    /// Returns the conversation with a team and its agent; what opens it, if it is new.
+    fn open(
+        &self,
+        from: &Partner,
+        team: &Team,
+    ) -> Result<(crate::ids::ConversationId, agent::AgentId, Vec<Event>), conversation::Refusal>
+    {
+        if let Some(known) = self.conversations.of_pair(from, &team.name) {
+            return Ok((known.id, known.agent.clone(), Vec::new()));
+        }
+        if team.behaviour.program.is_empty() {
+            return Err(conversation::Refusal::NoProgram(team.name.clone()));
+        }
+        if self.conversations.is_full() {
+            return Err(conversation::Refusal::TooMany);
+        }
+        let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
+        let convened = self.agents.convene(team, is_taken);
+        let (id, agent) = (self.conversations.next_id(), convened.agent().clone());
+        let opened = conversation::Event::Opened {
+            id,
+            from: from.clone(),
+            to: team.name.clone(),
+            agent: agent.clone(),
+        };
+        Ok((id, agent, vec![Event::Agent(convened), Event::Conversation(opened)]))
+    }
+
+    /// Has the agent of a conversation started, if it is not; one that is about to be opened sleeps.
+    fn wake(&self, agent: &agent::AgentId) -> Option<Event> {
+        match self.agents.get(agent.as_str()) {
+            Some(_) => self.agents.wake(agent).map(Event::Agent),
+            None => Some(Event::Agent(agent::Event::Woken { id: agent.clone() })),
+        }
     }
 
     /// Gives an agent the token of its next incarnation. What it may do is what its role says now.
@@ -227,7 +365,9 @@ impl State {
             return Err(agent::Refusal::HubOnly.into());
         }
         let agent = self.agents.admissible(id)?;
-        let created = self.new_token(id, &agent.role, secret, cx)?;
+        let role = self.behaviour(agent).cloned();
+        let team = agent.draft.team.clone();
+        let created = self.new_token(id, role.as_deref(), team, secret, cx)?;
         let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
     }
@@ -240,6 +380,7 @@ impl State {
                 // It will have another token, and be the same principal.
                 agent::Event::Interrupted { .. }
                 | agent::Event::Parked { .. }
+                | agent::Event::Slept { .. }
                 | agent::Event::Resumed { .. } => Some(token::Ending::Replaced),
                 agent::Event::Ended { .. } => Some(token::Ending::Revoked),
                 agent::Event::Drafted { .. }
@@ -249,6 +390,8 @@ impl State {
                 | agent::Event::Spent { .. }
                 | agent::Event::Adopted { .. }
                 | agent::Event::Unparked { .. }
+                | agent::Event::Convened { .. }
+                | agent::Event::Woken { .. }
                 | agent::Event::KillAsked { .. }
                 | agent::Event::Warned { .. } => None,
             };
@@ -261,9 +404,42 @@ impl State {
                 let (id, principal) = (token.id, token.principal.clone());
                 all.extend(self.with_releases(vec![token::Event::Ended { id, principal, why }]));
             }
+            let slept = match &event {
+                agent::Event::Slept { id, why } => Some((id.clone(), why.clone())),
+                _ => None,
+            };
             all.push(Event::Agent(event));
+            if let Some((id, why)) = slept {
+                all.extend(self.after_sleep(&id, &why));
+            }
         }
         all
+    }
+
+    /// Returns what follows for the messages of one that has gone to sleep: nobody waits for an answer that cannot come, and
+    /// what can still be answered wakes it again.
+    fn after_sleep(&self, id: &agent::AgentId, why: &agent::SleepWhy) -> Vec<Event> {
+        let Some(conversation) = self.conversations.of_agent(id) else { return Vec::new() };
+        let (says, with_queue) = match why {
+            agent::SleepWhy::Idle | agent::SleepWhy::Room => ("its agent went to sleep", false),
+            agent::SleepWhy::Asked => ("its agent was put to sleep", true),
+            agent::SleepWhy::Failed { says } => (&**says, false),
+            agent::SleepWhy::NotStarted { says } => (&**says, true),
+        };
+        let queued = conversation.queue.iter().filter(|_| with_queue).copied();
+        let over: Vec<crate::ids::TellId> =
+            conversation.current.into_iter().chain(queued).collect();
+        let goes_on = conversation.queue.iter().any(|tell| !over.contains(tell));
+        let settled = over.into_iter().map(|tell| {
+            Event::Conversation(conversation::Event::Settled {
+                id: tell,
+                conversation: conversation.id,
+                how: conversation::How::Terminated { why: crate::text::beginning(says, 2_000) },
+                answer: "".into(),
+            })
+        });
+        let woken = goes_on.then(|| Event::Agent(agent::Event::Woken { id: id.clone() }));
+        settled.chain(woken).collect()
     }
 
     /// Adds to the end of a token the release of what its holder had in progress, and the end of its errands.
@@ -311,6 +487,15 @@ impl State {
                 Event::Role(event) => self.roles.apply(event),
                 Event::Dossier(event) => self.dossiers.apply(event, record),
                 Event::Question(event) => self.questions.apply(event, record),
+                Event::Team(event) => self.teams.apply(event),
+                Event::Conversation(event) => {
+                    self.conversations.apply(event, record);
+                    if let conversation::Event::Settled { conversation, .. } = event
+                        && let Some(conversation) = self.conversations.get(*conversation)
+                    {
+                        self.agents.recover(&conversation.agent);
+                    }
+                }
                 Event::Agent(event) => {
                     self.agents.apply(event, record);
                     if let agent::Event::Drafted { id, draft, .. }
@@ -347,7 +532,7 @@ impl State {
         let agent = self.agents.of_caller(caller)?;
         // A person may run an adopted one in any program.
         let is_ours = agent.phase != agent::Phase::Adopted;
-        let role = self.roles.get(agent.role.as_str()).filter(|_| is_ours);
+        let role = self.behaviour(agent).filter(|_| is_ours);
         role.map(|role| role.max_wait_ms)
     }
 

@@ -1,7 +1,7 @@
 //! What a waiting call can wait for. A change wakes exactly those that wait for its topic.
 
 use crate::agent::AgentId;
-use crate::ids::ErrandId;
+use crate::ids::{ConversationId, ErrandId};
 use crate::{PrincipalName, RunName};
 
 /// A part of the state that changes as one, as far as waiting is concerned.
@@ -19,6 +19,8 @@ pub enum Topic {
     Agents,
     /// One of them.
     Agent(AgentId),
+    /// What two partners say to each other.
+    Conversation(ConversationId),
     /// What waits for people.
     Questions,
     /// A call that outlives its request: what it asks, was given, and came to.

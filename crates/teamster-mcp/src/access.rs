@@ -2,7 +2,7 @@
 
 use teamster_core::RunName;
 use teamster_core::grant::{Grant, Grants};
-use teamster_core::token::Token;
+use teamster_core::token::{Kind, Token};
 
 use crate::Set;
 use crate::catalogue::{Catalogue, Entry};
@@ -68,11 +68,14 @@ pub fn parse_grants(catalogue: &Catalogue, words: &[String]) -> Result<Grants, S
 pub fn allowed(token: &Token, entry: &Entry, scope: &Scope) -> bool {
     let bound_elsewhere =
         entry.set == Set::Session && token.run.as_ref().is_some_and(|run| *run != scope.run);
-    !bound_elsewhere && granted(&token.grants, entry)
+    // Whoever belongs to no team is not burdened with their tools unless they were granted by name.
+    let by_name_only = entry.set == Set::Teams && token.team.is_none() && token.kind == Kind::Agent;
+    !bound_elsewhere && granted(&token.grants, entry, by_name_only)
 }
 
-fn granted(grants: &Grants, entry: &Entry) -> bool {
-    let base = |needed: &[Grant]| needed.iter().any(|grant| grants.has(grant));
+fn granted(grants: &Grants, entry: &Entry, by_name_only: bool) -> bool {
+    let counts = |grant: &&Grant| !(by_name_only && matches!(grant, Grant::Full | Grant::ReadOnly));
+    let base = |needed: &[Grant]| needed.iter().filter(counts).any(|grant| grants.has(grant));
     let set = || Grant::Set(entry.set.name().into());
     let tool = || Grant::Tool(entry.set.name().into(), entry.name.into());
     match entry.needs {

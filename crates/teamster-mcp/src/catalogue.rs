@@ -17,16 +17,18 @@ use crate::dispatch::{Answer, Call, Reply, ToolError, failed};
 pub enum Set {
     Session,
     Agents,
+    Teams,
     Yaks,
 }
 
 impl Set {
-    pub const ALL: [Self; 3] = [Self::Session, Self::Agents, Self::Yaks];
+    pub const ALL: [Self; 4] = [Self::Session, Self::Agents, Self::Teams, Self::Yaks];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
             Self::Agents => "agents",
+            Self::Teams => "teams",
             Self::Yaks => "yaks",
         }
     }
@@ -39,7 +41,7 @@ impl Set {
     pub(crate) fn failure(self, error: &ToolError) -> (String, Option<Value>) {
         match self {
             Self::Session => (format!("error: {}", error.says), None),
-            Self::Agents => {
+            Self::Agents | Self::Teams => {
                 let json = json!({"error": error.name, "message": error.says});
                 (json.to_string(), Some(json))
             }

@@ -8,10 +8,11 @@ use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use teamster_core::agent::AgentId;
 use teamster_core::key::Key;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Refusal, State, text};
+use teamster_core::{Caller, Command, Refusal, State, Timestamp, text};
 use tokio::sync::mpsc;
 
 use crate::access::{Scope, allowed};
@@ -187,6 +188,9 @@ impl Progress {
     }
 }
 
+/// So much sooner than the door a call gives up waiting for a client that cannot be given a task.
+const BEFORE_THE_DOOR: Duration = Duration::from_secs(5);
+
 /// A call under way, as a tool sees it. Who calls comes from the credential, never from an argument.
 pub struct Call<'a> {
     hub: &'a dyn Hub,
@@ -207,6 +211,15 @@ impl Call<'_> {
         Ok(self.hub.submit(self.caller.clone(), command, self.key.clone()).await?)
     }
 
+    /// The same for one of several commands of a call: each is recognised by itself when the call is repeated.
+    pub(crate) async fn submit_nth(&self, n: usize, command: Command) -> Result<Done, ToolError> {
+        let key = self.key.as_ref().map(|key| match n {
+            0 => key.clone(),
+            n => Key { key: format!("{}#{n}", key.key).into(), ..key.clone() },
+        });
+        Ok(self.hub.submit(self.caller.clone(), command, key).await?)
+    }
+
     pub(crate) async fn project_commit(&self) -> Option<String> {
         self.hub.project_commit().await
     }
@@ -219,6 +232,20 @@ impl Call<'_> {
     /// Returns who calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.hub.now()
+    }
+
+    /// Returns what an agent has said so far in its turn.
+    pub(crate) fn said(&self, agent: &AgentId) -> String {
+        self.hub.said(agent)
+    }
+
+    /// Returns how long a call may wait so that the answer is its own and not the door's.
+    pub(crate) fn inline_wait(&self) -> Duration {
+        self.patience().saturating_sub(BEFORE_THE_DOOR)
     }
 
     /// Returns how long the caller waits for an answer.

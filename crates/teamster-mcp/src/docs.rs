@@ -21,7 +21,7 @@ pub fn tools_markdown(catalogue: &Catalogue) -> String {
             Set::Session => {
                 ", and at `/mcp/session/<run>` for a run of that name; the other paths mean the run `default`"
             }
-            Set::Agents | Set::Yaks => "",
+            Set::Agents | Set::Teams | Set::Yaks => "",
         };
         let _ = write!(text, "\n## {set}\n\nServed at `/mcp` and `/mcp/{set}`{more}.\n");
         for entry in catalogue.entries().iter().filter(|entry| entry.set == set) {

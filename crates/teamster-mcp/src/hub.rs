@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use teamster_core::agent::AgentId;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Event, Refusal, State, Timestamp};
@@ -54,6 +55,9 @@ pub trait Hub: Send + Sync + 'static {
 
     /// Returns the directory of the project the hub was started in.
     fn directory(&self) -> String;
+
+    /// Returns what an agent has said so far in its turn.
+    fn said(&self, agent: &AgentId) -> String;
 
     /// Returns the current commit of the project the hub was started in, if it has one.
     fn project_commit(&self) -> BoxFuture<'_, Option<String>>;

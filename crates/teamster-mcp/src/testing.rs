@@ -93,6 +93,10 @@ impl Hub for TestHub {
         "/project".into()
     }
 
+    fn said(&self, _agent: &teamster_core::agent::AgentId) -> String {
+        String::new()
+    }
+
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         std::future::ready(None).boxed()
     }

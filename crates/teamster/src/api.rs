@@ -3,6 +3,7 @@
 
 mod agents;
 mod questions;
+mod tells;
 
 pub(crate) use self::agents::ENDED_PAGE;
 
@@ -70,6 +71,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/stop", post(stop))
         .merge(agents::routes())
         .merge(questions::routes())
+        .merge(tells::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .merge(metrics_route())

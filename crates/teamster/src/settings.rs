@@ -57,6 +57,8 @@ pub struct Settings {
     pub programs: Programs,
     /// What models cost, in dollars per million tokens, beside those that are built in
     pub prices: Prices,
+    /// Projects whose agents others can talk to
+    pub teams: BTreeMap<Line, TeamFields>,
     /// Roles, or changes to single fields of roles that have a file or are built in
     pub roles: BTreeMap<Name, RoleFields>,
 }
@@ -182,6 +184,38 @@ pub struct Telemetry {
     /// A collector that is sent a span for each tool call over OTLP/HTTP, e.g. http://127.0.0.1:4318; without it, none is made
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp: Option<CollectorUrl>,
+}
+
+/// A project whose agents others can talk to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TeamFields {
+    /// Its directory, absolute or below the home directory as `~/…`
+    pub path: String,
+    /// What it is for, in one line
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Line>,
+    /// The program that plays it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Name>,
+    /// The model, in its program's words
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Line>,
+    /// The role whose prompt, limits and rules it has
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Name>,
+    /// Its color where it is shown, such as `#FF6B9D`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub color: Option<Line>,
+    /// How long its agents are kept awake that have nothing to do, 60 if not said
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_minutes: Option<Whole<1, 10_080>>,
+    /// Rules of its own for what its program asks permission for
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+    /// All that its agents may use
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<GrantWord>>,
 }
 
 /// The kinds of roles, by name.

@@ -373,7 +373,7 @@ impl Acp {
         }
         let cost = cost.filter(|cost| cost.amount >= 0.0).map(|cost| Cost {
             micros: micros(cost.amount).saturating_sub(self.cost_before_micros),
-            currency: clipped(cost.currency.trim().to_ascii_uppercase(), LABEL_BYTES_MAX),
+            currency: clipped(cost.currency, LABEL_BYTES_MAX),
         });
         let cost = cost.or_else(|| self.usage.cost.clone());
         let model = self.started.model.clone();

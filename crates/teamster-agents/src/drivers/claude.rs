@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::{Driver, Out, Preparation, micros, usage_limit};
 use crate::agent::{
     Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, MODELS_MAX,
-    McpServer, PermissionId, PermissionKind, PermissionOption, Piece, Program, Started, Tokens,
-    ToolCall, TurnEnd, Usage, clipped,
+    McpServer, PAYLOAD_BYTES_MAX, PermissionId, PermissionKind, PermissionOption, Piece, Program,
+    Started, Tokens, ToolCall, TurnEnd, Usage, clipped,
 };
 use crate::launch::PrivateFile;
 
@@ -56,12 +56,8 @@ pub struct Claude {
     in_turn: bool,
     cancelled: bool,
     streamed: Streamed,
-    /// What this process has cost; or the session, in versions that tell only that.
+    /// What this process has cost.
     cost_dollars: f64,
-    /// What the session is known to have cost before this process, until a total shows whether it is in there.
-    spent_micros: u64,
-    /// What of the cost is not of this process.
-    cost_before_micros: u64,
     /// How full the context was at the latest answer of the model.
     context_used: Option<u64>,
     /// When the account has something again, if it was said to have nothing.
@@ -112,7 +108,6 @@ impl Driver for Claude {
     }
 
     fn begin(&mut self, begin: &Begin, out: &mut Out) {
-        self.spent_micros = begin.resume.as_ref().map_or(0, |resume| resume.spent_micros);
         let resumed = begin.resume.as_ref().map(|resume| resume.session.clone());
         self.started.resumed = resumed.is_some();
         self.started.session = resumed.unwrap_or_else(|| new_session(begin.nonce));
@@ -372,18 +367,10 @@ impl Claude {
             Some(models) => {
                 let costs = models.values().filter_map(|used| dollars(&used["costUSD"]));
                 self.cost_dollars += costs.sum::<f64>();
-                self.spent_micros = 0;
                 Some(models.values().fold(Tokens::default(), added))
             }
             None => {
-                if let Some(total) = dollars(&result["total_cost_usd"]) {
-                    // The first total that is no less than what was spent before most likely has it in it.
-                    let spent = std::mem::take(&mut self.spent_micros);
-                    if spent > 0 && micros(total) >= spent {
-                        self.cost_before_micros = spent;
-                    }
-                    self.cost_dollars = total;
-                }
+                self.cost_dollars = dollars(&result["total_cost_usd"]).unwrap_or(self.cost_dollars);
                 tokens(&result["usage"])
             }
         };
@@ -391,7 +378,7 @@ impl Claude {
             result["modelUsage"][model]["contextWindow"].as_u64().filter(|size| *size > 0)
         });
         let context = self.context_used.zip(size).map(|(used, size)| Context { used, size });
-        let micros = micros(self.cost_dollars).saturating_sub(self.cost_before_micros);
+        let micros = micros(self.cost_dollars);
         let cost = Some(Cost { micros, currency: "USD".to_owned() });
         Usage { model, tokens, context, cost }
     }
@@ -422,14 +409,14 @@ impl Claude {
     fn permission_asked(&mut self, id: &str, request: &Value, call: ToolCall, out: &mut Out) {
         self.n_permissions += 1;
         let permission = PermissionId(self.n_permissions);
-        let suggestions = suggestions(&request["permission_suggestions"], &request["tool_name"]);
+        let suggestions = suggestions(&request["permission_suggestions"]);
         let option = |id: &str, name: &str, kind| PermissionOption {
             id: id.to_owned(),
             name: name.to_owned(),
             kind,
         };
         let always = (!suggestions.is_empty())
-            .then(|| option(ALLOW_ALWAYS, &always(&suggestions), PermissionKind::AllowAlways));
+            .then(|| option(ALLOW_ALWAYS, "Allow for this session", PermissionKind::AllowAlways));
         let options = [
             Some(option(ALLOW, "Allow once", PermissionKind::AllowOnce)),
             always,
@@ -489,40 +476,23 @@ fn results(message: &Value, out: &mut Out) {
     }
 }
 
-/// What the program suggests to allow from now on, as far as a person can be shown it: rules for the very tool that is
-/// asked for, each with what it is about. They are for this session: it would write some into the project, which is
-/// nobody's business here. Modes, directories and tools as a whole allow more than was asked for.
-fn suggestions(suggested: &Value, tool: &Value) -> Vec<Value> {
-    let is_narrow = |rule: &&Value| {
-        let about = word(&rule["ruleContent"]).trim();
-        rule["toolName"] == *tool && !about.trim_matches(['*', ':']).is_empty()
-    };
-    let narrow = |one: &Value| {
-        let is_rules = word(&one["type"]) == "addRules" && word(&one["behavior"]) == "allow";
-        let rules = one["rules"].as_array().filter(|_| is_rules)?.iter();
-        let rules: Vec<Value> = rules
-            .filter(is_narrow)
-            .map(|rule| json!({"toolName": tool, "ruleContent": rule["ruleContent"]}))
-            .collect();
-        (!rules.is_empty()).then(|| {
-            json!({
-                "type": "addRules", "rules": rules, "behavior": "allow", "destination": "session",
-            })
-        })
-    };
-    let suggestions: Vec<Value> =
-        suggested.as_array().into_iter().flatten().filter_map(narrow).collect();
-    // What does not fit into the option's name is not shown whole, and so not offered.
-    if always(&suggestions).len() <= LABEL_BYTES_MAX { suggestions } else { Vec::new() }
-}
-
-/// Says what the suggestions allow.
-fn always(suggestions: &[Value]) -> String {
-    let rules = suggestions.iter().flat_map(|one| one["rules"].as_array().into_iter().flatten());
-    let rules: Vec<String> = rules
-        .map(|rule| format!("{}({})", word(&rule["toolName"]), word(&rule["ruleContent"])))
-        .collect();
-    format!("Allow for this session: {}", rules.join(", "))
+/// Rules and directories that the program suggests to allow. They are for this session: it would write them into the
+/// project, which is nobody's business here. Modes allow more than was asked for, and are left out if there is something
+/// narrower.
+fn suggestions(suggested: &Value) -> Vec<Value> {
+    let all = || suggested.as_array().into_iter().flatten();
+    let is_mode = |one: &&Value| word(&one["type"]) == "setMode";
+    let has_narrower = !all().all(|one| is_mode(&one));
+    let for_session = all().filter(|one| !(has_narrower && is_mode(one))).map(|one| {
+        let mut one = one.clone();
+        if let Some(fields) = one.as_object_mut() {
+            fields.insert("destination".to_owned(), "session".into());
+        }
+        one
+    });
+    let suggestions: Vec<Value> = for_session.collect();
+    let bearable = suggestions.iter().map(size).sum::<usize>() <= PAYLOAD_BYTES_MAX;
+    if bearable { suggestions } else { Vec::new() }
 }
 
 /// The file by which the program finds our tools. They are few and all of use, so it lists them at once.

@@ -160,12 +160,7 @@ impl Driver for Codex {
             }
             Ok(Message::Notification { method, params }) => self.notified(&method, params, out),
             Ok(Message::Request { id, method, params }) => {
-                // Of other threads no calls are known, and their ids may be the same.
-                let of = read(&method, params);
-                let is_ours = of.is_ok_and(|Of { thread_id }| self.is_ours(&thread_id));
-                let none = Calls::default();
-                let calls = if is_ours { &self.calls } else { &none };
-                self.permissions.asked(id, &method, params, calls, out)
+                self.permissions.asked(id, &method, params, &self.calls, out)
             }
             Err(wrong) => Err(wrong),
         };

@@ -125,7 +125,7 @@ impl Player {
     }
 }
 
-/// `begin DIRECTORY`, then any of `resume ID`, `spent MICROS`, `or-new`, `model ID` and `alone` (without our MCP server).
+/// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID` and `alone` (without our MCP server).
 fn begin(rest: &str) -> Begin {
     let mut words = rest.split(' ');
     let server = McpServer {
@@ -144,10 +144,6 @@ fn begin(rest: &str) -> Begin {
             "resume" => {
                 let session = words.next().unwrap().to_owned();
                 begin.resume = Some(Resume { session, ..Resume::default() });
-            }
-            "spent" => {
-                let micros = words.next().unwrap().parse().unwrap();
-                begin.resume.as_mut().unwrap().spent_micros = micros;
             }
             "or-new" => begin.resume.as_mut().unwrap().or_new = true,
             "model" => begin.model = Some(words.next().unwrap().to_owned()),

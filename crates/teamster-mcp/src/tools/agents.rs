@@ -17,15 +17,12 @@ use crate::dispatch::{Call, Reply, ToolError};
 
 /// As many entries as one page of a list has.
 const PAGE: usize = 100;
-/// So much sooner than the door a call gives up waiting for a client that cannot be given a task, so that the answer is
-/// ours.
-const BEFORE_THE_DOOR: Duration = Duration::from_secs(5);
 /// How long a call waits that has become a task: until the agent ends, whose time is limited by itself.
 const TASK_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long a call may wait.
 fn patience(cx: &Call<'_>) -> Duration {
-    if cx.client().tasks { TASK_WAIT } else { cx.patience().saturating_sub(BEFORE_THE_DOOR) }
+    if cx.client().tasks { TASK_WAIT } else { cx.inline_wait() }
 }
 
 /// Waits until an agent has ended, at most `at_most`, and returns it as it is then.

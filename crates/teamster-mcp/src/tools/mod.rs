@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod session;
+pub(crate) mod teams;
 pub(crate) mod yaks;
 
 use crate::catalogue::Entry;
@@ -23,6 +24,16 @@ pub fn all() -> Vec<Entry> {
         Entry::of::<agents::ListAgents>(),
         Entry::of::<agents::ListTasks>(),
         Entry::of::<agents::GetTaskContext>(),
+        Entry::of::<teams::TeamTell>(),
+        Entry::of::<teams::TeamIsAwake>(),
+        Entry::of::<teams::TeamWake>(),
+        Entry::of::<teams::TeamSleep>(),
+        Entry::of::<teams::TeamWakeAll>(),
+        Entry::of::<teams::TeamReport>(),
+        Entry::of::<teams::TeamCacheRead>(),
+        Entry::of::<teams::TeamCacheClear>(),
+        Entry::of::<teams::TeamGetTeamName>(),
+        Entry::of::<teams::TeamTeams>(),
         Entry::of::<yaks::CreateYak>(),
         Entry::of::<yaks::ListYaks>(),
         Entry::of::<yaks::ShowYak>(),

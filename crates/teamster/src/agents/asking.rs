@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use teamster_agents::agent::{
-    PermissionId, PermissionKind, PermissionOption, TARGETS_MAX, ToolCall, ToolKind,
-};
+use teamster_agents::agent::{PermissionId, PermissionKind, PermissionOption, ToolCall, ToolKind};
 use teamster_core::agent::Agent;
 use teamster_core::ids::QuestionId;
 use teamster_core::permission::{self, Verdict};
@@ -51,34 +49,28 @@ impl Pending {
 pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
     let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
     let is_cut = call.input.as_ref().is_some_and(|input| input.cut_bytes > 0);
-    // What is written into a file may be long; what matters is which file, and drivers tell that beside it, unless there are
-    // more than they tell.
-    let n_targets = call.targets.len();
-    let may_be_long =
-        is_cut && call.kind == ToolKind::Edit && (1..TARGETS_MAX).contains(&n_targets);
-    let (arguments, is_whole) = match serde_json::from_str(input) {
-        Ok(arguments) => (arguments, !is_cut),
-        Err(_) if may_be_long => (Value::Null, true),
-        Err(_) => (Value::String(input.to_owned()), !is_cut),
+    // What is written into a file may be long; what matters is which file, and drivers tell that beside it.
+    let is_long_edit = is_cut && call.kind == ToolKind::Edit && !call.targets.is_empty();
+    let arguments = match serde_json::from_str(input) {
+        Ok(arguments) => arguments,
+        Err(_) if is_long_edit => Value::Null,
+        Err(_) => Value::String(input.to_owned()),
     };
-    let mut found = Texts { is_whole, ..Texts::default() };
+    let mut found = Texts { is_whole: !is_cut || is_long_edit, ..Texts::default() };
     found.collect(&arguments, DEPTH_MAX, false);
     let targets = call.targets.iter().map(String::as_str).chain(found.targets).collect();
     // A title may be what the model wrote, such as a command; it stands for the tool only where nothing else does.
     let name = call.name.as_deref();
-    let is_ours = name.is_some_and(is_ours) || (name.is_none() && is_ours_by_title(call));
     let verdict = role.permissions.verdict(&permission::Asked {
         name: name.unwrap_or(&call.title),
         kind: kind_word(call.kind),
         targets,
         texts: found.all,
-        is_ours,
+        is_ours: name.is_some_and(is_ours) || (name.is_none() && is_ours_by_title(call)),
     });
     match verdict {
         // What a rule holds back may be in the part that was not looked at.
-        Verdict::Allow if !is_ours && !found.is_whole && role.permissions.looks_into_calls() => {
-            Verdict::Ask
-        }
+        Verdict::Allow if !found.is_whole && role.permissions.looks_into_calls() => Verdict::Ask,
         verdict => verdict,
     }
 }
@@ -88,9 +80,7 @@ pub(super) fn verdict(role: &Role, call: &ToolCall) -> Verdict {
 fn is_ours(name: &str) -> bool {
     let prefixes =
         ["mcp__teamster__", "teamster__", "mcp_teamster_", "teamster_", "teamster/", "teamster: "];
-    // A driver that knows whose tool it is, but not which, says only that.
-    name == prefixes[0]
-        || prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix)).any(is_our_tool)
+    prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix)).any(is_our_tool)
 }
 
 /// Some programs write `_` for `-`.

@@ -1,5 +1,7 @@
 //! One start of an agent's program, from its launch until nothing of it is left.
 
+mod conversing;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +16,8 @@ use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
 use teamster_agents::transcript::{Record, Transcriber};
-use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, Status, Why};
+use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, SleepWhy, Status, Why};
+use teamster_core::conversation::How;
 use teamster_core::ids::QuestionId;
 use teamster_core::permission;
 use teamster_core::question;
@@ -27,7 +30,9 @@ use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
+use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
 use super::spending::Spending;
@@ -77,6 +82,8 @@ enum Came {
     ToAPause { until: Timestamp, why: String },
     /// The program was not able to go on with its session.
     NotResumed(String),
+    /// One that lasts needs no process for now.
+    ToSleep(SleepWhy),
 }
 
 /// Runs one incarnation and has its end recorded once all of it is gone.
@@ -111,6 +118,11 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         Came::ToAPause { until, why } => {
             let account = role.account.clone();
             (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
+        }
+        Came::ToSleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
+        Came::ToNothing(why) | Came::NotResumed(why) if agent.lasts() => {
+            let why = SleepWhy::NotStarted { says: why.into() };
+            (agent::Command::Sleep { id, incarnation, why }, End::ProgramFailed)
         }
         Came::ToNothing(why) | Came::NotResumed(why) => {
             let outcome = Outcome::failed(Ending::Crashed, why);
@@ -147,6 +159,7 @@ struct Talk<'a> {
     /// The message that its last words are part of, if its program tells messages apart.
     message: Option<String>,
     spending: Spending,
+    conversing: Conversing,
     /// Permissions that people were asked for.
     pending: Vec<Pending>,
     /// How many of them it took back.
@@ -221,6 +234,7 @@ async fn begin<'a>(
         last_words: String::new(),
         message: None,
         spending: Spending::default(),
+        conversing: Conversing::default(),
         pending: Vec::new(),
         n_taken_back: 0,
         waits: None,
@@ -235,7 +249,7 @@ impl Talk<'_> {
     async fn run(mut self) -> Came {
         let came = self.talk().await;
         // One that is to go on in another process is cut off where it is: a turn that was cancelled is over.
-        if matches!(came, Came::To(_)) {
+        if matches!(came, Came::To(_) | Came::ToSleep(_)) {
             self.cancel_turn().await;
         }
         self.dialogue.close();
@@ -264,6 +278,20 @@ impl Talk<'_> {
             self.write(rest).await;
         }
         let cost_microdollars = self.spend().await;
+        // Whoever waits for an answer gets what was said so far.
+        match &came {
+            Came::To(outcome) => {
+                self.settle(How::Terminated { why: outcome.summary.clone() }).await;
+            }
+            Came::ToSleep(_) => {
+                self.settle(How::Terminated { why: "its agent was put to sleep".into() }).await;
+            }
+            Came::Off(_)
+            | Came::Stopped
+            | Came::ToNothing(_)
+            | Came::ToAPause { .. }
+            | Came::NotResumed(_) => {}
+        }
         match came {
             Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
             other => other,
@@ -344,6 +372,8 @@ impl Talk<'_> {
         tokio::pin!(exited);
         let mut has_exited = false;
         let answers = hub.watch(&Topic::Agent(id.clone()));
+        // What is told is told to all agents, because it may wake one.
+        let messages = hub.watch(&Topic::Agents);
         loop {
             // A tool at work is silent for as long as it takes.
             let stall = match self.open_calls.is_empty() {
@@ -359,10 +389,26 @@ impl Talk<'_> {
                     Some((at, question.answer()?.map(ToString::to_string)))
                 })
             });
+            let idle_ms = self.idle_ms();
+            let (rests, is_over, idle_at) = match &self.conversing.rests {
+                Some((rest, since)) => (true, rest.is_over.clone(), *since + idle_ms),
+                None => (false, CancellationToken::new(), Instant::now()),
+            };
+            let conversation = self.conversing.conversation;
+            let told = messages.until(&hub, |state| {
+                let conversation = state.conversations.get(conversation?)?;
+                (!conversation.queue.is_empty()).then_some(())
+            });
             tokio::select! {
                 biased;
-                why = &mut told_to_end => return Came::To(self.ended(&why)),
+                why = &mut told_to_end => return match self.agent.lasts() {
+                    true => Came::ToSleep(SleepWhy::Asked),
+                    false => Came::To(self.ended(&why)),
+                },
                 () = self.shared.stop.cancelled() => {
+                    if self.conversing.rests.is_some() {
+                        return Came::ToSleep(SleepWhy::Idle);
+                    }
                     return Came::Stopped;
                 }
                 event = self.dialogue.next() => match event {
@@ -376,6 +422,15 @@ impl Talk<'_> {
                 exited = &mut exited, if !has_exited => {
                     has_exited = true;
                     self.dialogue.end(&format!("{:?}", exited.how));
+                }
+                () = told, if rests => {
+                    if let Some(came) = self.next_tell(true).await {
+                        return came;
+                    }
+                }
+                () = is_over.cancelled(), if rests => return Came::ToSleep(SleepWhy::Room),
+                () = tokio::time::sleep_until(idle_at), if rests => {
+                    return Came::ToSleep(SleepWhy::Idle);
                 }
                 (at, word) = answered, if !asked.is_empty() => self.answered(at, word.as_deref()),
                 () = tokio::time::sleep_until(silent_at),
@@ -410,6 +465,9 @@ impl Talk<'_> {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
                 let session = started.session.clone();
                 self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
+                if self.agent.lasts() {
+                    return self.next_tell(started.resumed).await;
+                }
                 self.begin_turn(started.resumed).await
             }
             Event::NotStarted { message } => {
@@ -427,6 +485,9 @@ impl Talk<'_> {
                     let cut = self.last_words.len() - LAST_WORDS_BYTES_MAX / 2;
                     let cut = self.last_words.ceil_char_boundary(cut);
                     self.last_words.drain(..cut);
+                }
+                if self.agent.lasts() {
+                    self.shared.hub.words().set(&self.agent.id, &self.last_words);
                 }
                 None
             }
@@ -459,6 +520,7 @@ impl Talk<'_> {
                 let verdict = self.guard.see_error(&output.text);
                 self.judge(verdict).await
             }
+            Event::TurnEnded(end) if self.agent.lasts() => self.answered_tell(end).await,
             Event::TurnEnded(end) => Some(self.turn_ended(end)),
             Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
             Event::ToolResult { id, .. } => {
@@ -525,6 +587,13 @@ impl Talk<'_> {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("\n\n---\n\n")
+    }
+
+    /// Returns how long it may rest.
+    fn idle_ms(&self) -> Duration {
+        let state = self.shared.hub.state();
+        let team = self.agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+        Duration::from_millis(team.map_or(0, |team| team.idle_ms))
     }
 
     /// Watches out for an agent that goes in circles.
@@ -699,6 +768,7 @@ impl Talk<'_> {
             Why::WithParent => {
                 self.outcome(Ending::Aborted, Status::Failed, "the one above it was ended")
             }
+            Why::ToSleep => self.outcome(Ending::Aborted, Status::Failed, "it was put to sleep"),
             Why::OutOfTime => self.outcome(Ending::TimedOut, Status::Failed, "its time was over"),
         }
     }

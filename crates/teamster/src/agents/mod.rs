@@ -9,11 +9,13 @@ mod guard;
 mod incarnation;
 mod live;
 mod outcome;
+mod resting;
 mod spending;
+mod teams;
 mod until;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::spending::Used;
+use teamster_core::team;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::Log;
@@ -38,6 +41,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::check::{check, probe};
 pub use self::live::Live;
+use self::resting::Resting;
 use crate::clock::Clock;
 use crate::config::{self, DataFiles};
 use crate::hub::Handle;
@@ -77,6 +81,7 @@ struct Shared {
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
     live: Live,
+    resting: Arc<Resting>,
     /// Ends what agents do when the hub ends.
     stop: CancellationToken,
 }
@@ -118,6 +123,8 @@ impl Runner {
         let search_path = config::search_path();
         let roles = roles(&configuration, &search_path);
         hub.submit(Caller::hub(), Command::Role(role::Command::Sync(roles)), None).await?;
+        let teams = teams::read(&configuration, &search_path, Path::new(&hub.directory()));
+        hub.submit(Caller::hub(), Command::Team(team::Command::Sync(teams)), None).await?;
         let pool = configuration.settings.pool.clone();
         let shared = Arc::new(Shared {
             hub,
@@ -133,6 +140,7 @@ impl Runner {
             supervisor,
             isolation: OnceCell::new(),
             live,
+            resting: Arc::default(),
             stop: CancellationToken::new(),
         });
         let runner = Self {
@@ -180,11 +188,19 @@ impl Runner {
         loop {
             let look_again = self.look_again(now);
             let state = self.shared.hub.state();
-            if !self.has_room(&state) || self.shared.stop.is_cancelled() {
+            if self.shared.stop.is_cancelled() {
                 return look_again;
             }
             // Where all places are taken by those that wait, only what they wait for may come in.
             let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
+            // But first those make room who have nothing to do, the one that rests longest before all others.
+            let is_ready = |agent: &&Arc<Agent>| self.spared_until(&state, agent, now).is_none();
+            if crowded
+                && state.agents.queued().any(|agent| is_ready(&agent))
+                && self.shared.resting.make_room()
+            {
+                return look_again;
+            }
             let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some();
             let next = state
                 .agents
@@ -192,6 +208,9 @@ impl Runner {
                 .filter(|agent| !crowded || is_awaited(agent))
                 .find(|agent| self.spared_until(&state, agent, now).is_none());
             let Some(agent) = next else { return look_again };
+            if !self.has_room(&state) {
+                return look_again;
+            }
             if !self.start(&agent.id).await {
                 // Nothing tells us when the log can be written again.
                 let soon = Timestamp(now.0.saturating_add(TRY_AGAIN_AFTER.as_millis() as i64));
@@ -202,7 +221,7 @@ impl Runner {
 
     /// Returns until when an agent is not to be started: its program fails, or its account has nothing left.
     fn spared_until(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Timestamp> {
-        let role = state.roles.get(agent.role.as_str());
+        let role = state.behaviour(agent);
         let failing = role.and_then(|role| self.failing.get(&role.program));
         let account = role.and_then(|role| state.agents.account_parked_until(&role.account));
         let failing = failing.map(|failing| failing.not_before);
@@ -221,7 +240,10 @@ impl Runner {
     /// lives, who would wait for ever.
     fn has_room(&self, state: &State) -> bool {
         let idlers = self.shared.hub.idlers();
-        let running = state.agents.active().filter(|agent| !idlers.contains(&agent.id.principal()));
+        let resting = &self.shared.resting;
+        let running = state.agents.active().filter(|agent| {
+            !idlers.contains(&agent.id.principal()) && !resting.contains(&agent.id)
+        });
         let (n_running, n_live) = (running.count(), state.agents.active().count());
         let crowded = n_live >= self.pool.live.get() as usize;
         // Who waits for a person does not wait for whoever is queued.
@@ -243,8 +265,8 @@ impl Runner {
             }
         };
         let Some(agent) = done.state.agents.get(id.as_str()).cloned() else { return true };
-        let Some(role) = done.state.roles.get(agent.role.as_str()).cloned() else {
-            let why = format!("the role {} is gone", agent.role);
+        let Some(role) = done.state.behaviour(&agent).cloned() else {
+            let why = format!("the role or team {} is gone", agent.role);
             let outcome = agent::Outcome::failed(agent::Ending::Crashed, why);
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
             self.shared.tell(agent::Command::End { id, incarnation, outcome }).await;
@@ -305,8 +327,17 @@ impl Runner {
                 let (id, used) = (id.clone(), Used::default());
                 self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
             }
-            let (why, blameless) = (why.to_owned(), false);
-            self.shared.tell(agent::Command::Interrupt { id, incarnation, why, blameless }).await;
+            // One that rested goes on resting, without a process.
+            let has_work = state.conversations.of_agent(&agent.id).is_none_or(|conversation| {
+                conversation.current.is_some() || !conversation.queue.is_empty()
+            });
+            let command = if has_work {
+                let (why, blameless) = (why.to_owned(), false);
+                agent::Command::Interrupt { id, incarnation, why, blameless }
+            } else {
+                agent::Command::Sleep { id, incarnation, why: agent::SleepWhy::Idle }
+            };
+            self.shared.tell(command).await;
         }
     }
 }
@@ -329,9 +360,12 @@ impl Stopper {
 impl Shared {
     /// Has something recorded about an agent; tries until the log can be written. What comes too late is left out.
     async fn tell(&self, command: agent::Command) {
+        self.tell_hub(Command::Agent(command)).await;
+    }
+
+    async fn tell_hub(&self, command: Command) {
         loop {
-            let command = Command::Agent(command.clone());
-            match self.hub.submit(Caller::hub(), command, None).await {
+            match self.hub.submit(Caller::hub(), command.clone(), None).await {
                 Ok(_) | Err(Failure::Refused(_)) => return,
                 Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
                     tracing::warn!(why, "what became of an agent could not be recorded");
@@ -376,54 +410,60 @@ fn permissions(rules: &settings::Permissions) -> permission::Permissions {
     }
 }
 
-/// Returns the configured roles as the core knows them. One that cannot be used is left out and said so.
-fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Role> {
+/// Returns a configured role as the core knows it.
+fn convert(
+    role: &crate::roles::Role,
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+) -> Result<role::Role, String> {
     let catalogue = Catalogue::new();
     let programs = &configuration.settings.programs;
-    let convert = |role: &crate::roles::Role| -> Result<role::Role, String> {
-        let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
-        // One that is not installed keeps its name; whoever drafts it is told.
-        let (program, account, max_wait_s) =
-            match programs.choose(wanted.map(|name| name.as_str()), search_path) {
-                Ok((known, _)) => {
-                    let account = known.program.account.as_ref().unwrap_or(known.name);
-                    let max_wait_s = known.program.max_wait_s.get();
-                    (known.name.as_str().to_owned(), account.as_str().into(), max_wait_s)
-                }
-                Err(_) => {
-                    let wanted = wanted.map(|name| name.as_str()).unwrap_or_default();
-                    (wanted.to_owned(), wanted.into(), Program::default().max_wait_s.get())
-                }
-            };
-        let limits = &role.limits;
-        let max_wait_ms = u64::from(max_wait_s) * 1_000;
-        Ok(role::Role {
-            name: RoleName::parse(role.name.as_str()).map_err(|error| error.to_string())?,
-            description: role.description.as_str().into(),
-            category: role.category.as_str().into(),
-            program: program.into(),
-            model: role.model.as_deref().map(Into::into),
-            grants: parse_grants(&catalogue, &role.grants())?,
-            limits: role::Limits {
-                depth: limits.depth.get(),
-                children: limits.children.get(),
-                total: limits.total.get(),
-                turns: limits.turns.get(),
-                wall_ms: u64::from(limits.wall_minutes.get()) * 60_000,
-                microdollars: limits.dollars.map(Money::micros),
-                tokens: limits.tokens.map(|tokens| u64::from(tokens.get())),
-            },
-            directory: role.cwd.as_ref().map(|cwd| cwd.to_string_lossy().as_ref().into()),
-            stall_ms: u64::from(role.stall_s) * 1_000,
-            tool_stall_ms: u64::from(role.tool_stall_s) * 1_000,
-            prompt: role.prompt.as_str().into(),
-            permissions: permissions(&role.permissions),
-            account,
-            max_wait_ms,
-        })
-    };
+    let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
+    // One that is not installed keeps its name; whoever drafts it is told.
+    let (program, account, max_wait_s) =
+        match programs.choose(wanted.map(|name| name.as_str()), search_path) {
+            Ok((known, _)) => {
+                let account = known.program.account.as_ref().unwrap_or(known.name);
+                let max_wait_s = known.program.max_wait_s.get();
+                (known.name.as_str().to_owned(), account.as_str().into(), max_wait_s)
+            }
+            Err(_) => {
+                let wanted = wanted.map(|name| name.as_str()).unwrap_or_default();
+                (wanted.to_owned(), wanted.into(), Program::default().max_wait_s.get())
+            }
+        };
+    let limits = &role.limits;
+    let max_wait_ms = u64::from(max_wait_s) * 1_000;
+    Ok(role::Role {
+        name: RoleName::parse(role.name.as_str()).map_err(|error| error.to_string())?,
+        description: role.description.as_str().into(),
+        category: role.category.as_str().into(),
+        program: program.into(),
+        model: role.model.as_deref().map(Into::into),
+        grants: parse_grants(&catalogue, &role.grants())?,
+        limits: role::Limits {
+            depth: limits.depth.get(),
+            children: limits.children.get(),
+            total: limits.total.get(),
+            turns: limits.turns.get(),
+            wall_ms: u64::from(limits.wall_minutes.get()) * 60_000,
+            microdollars: limits.dollars.map(Money::micros),
+            tokens: limits.tokens.map(|tokens| u64::from(tokens.get())),
+        },
+        directory: role.cwd.as_ref().map(|cwd| cwd.to_string_lossy().as_ref().into()),
+        stall_ms: u64::from(role.stall_s) * 1_000,
+        tool_stall_ms: u64::from(role.tool_stall_s) * 1_000,
+        prompt: role.prompt.as_str().into(),
+        permissions: permissions(&role.permissions),
+        account,
+        max_wait_ms,
+    })
+}
+
+/// Returns the configured roles as the core knows them. One that cannot be used is left out and said so.
+fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Role> {
     let usable = configuration.roles.iter().filter_map(|role| {
-        convert(role)
+        convert(role, configuration, search_path)
             .inspect_err(|error| {
                 tracing::warn!(role = role.name.as_str(), error, "a role is not usable")
             })

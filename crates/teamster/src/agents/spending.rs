@@ -10,8 +10,9 @@ use crate::prices::Prices;
 pub(super) struct Spending {
     model: Option<String>,
     tokens: Option<Tokens>,
-    /// Of the process so far; its turns have one process each.
+    /// Of the process so far, and how much of that earlier turns were charged.
     cost_micros: Option<u64>,
+    charged_micros: u64,
     /// A turn was begun, and what it used is not counted yet.
     is_open: bool,
 }
@@ -40,16 +41,15 @@ impl Spending {
         if !std::mem::take(&mut self.is_open) {
             return None;
         }
+        let tokens = self.tokens.take();
+        let cost = self.cost_micros.map(|cost| cost.saturating_sub(self.charged_micros));
+        self.charged_micros = self.cost_micros.unwrap_or_default();
         let model = self.model.as_deref().or(model);
-        let Tokens { input, output, cached_read, cached_write } = self.tokens.unwrap_or(Tokens {
-            input: 0,
-            output: 0,
-            cached_read: None,
-            cached_write: None,
-        });
+        let Tokens { input, output, cached_read, cached_write } =
+            tokens.unwrap_or(Tokens { input: 0, output: 0, cached_read: None, cached_write: None });
         // Programs that do not know a model's price say that it costs nothing.
-        let told = self.cost_micros.filter(|cost| *cost > 0 || (input, output) == (0, 0));
-        let listed = || self.tokens.as_ref().and_then(|tokens| prices.cost(model?, tokens));
+        let told = cost.filter(|cost| *cost > 0 || (input, output) == (0, 0));
+        let listed = || tokens.as_ref().and_then(|tokens| prices.cost(model?, tokens));
         Some(Used {
             model: model.map(Into::into),
             input,

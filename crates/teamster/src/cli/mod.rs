@@ -18,6 +18,7 @@ mod question;
 mod roles;
 mod scripted_agent;
 mod status;
+mod team;
 mod token;
 mod tool;
 mod up;
@@ -67,6 +68,16 @@ enum Verb {
     Agents(agent::AgentsArgs),
     /// Look at one agent
     Agent(agent::AgentArgs),
+    /// Tell another project's agent something, and print its answer
+    Tell(team::TellArgs),
+    /// List the teams that can be told something
+    Teams(team::TeamsArgs),
+    /// Start a team's agent
+    Wake(team::WakeArgs),
+    /// End the process of a team's agent; its session stays
+    Sleep(team::SleepArgs),
+    /// Show what was said in a conversation
+    Transcript(team::TranscriptArgs),
     /// Show what waits for you
     Questions(question::QuestionsArgs),
     /// Answer a question
@@ -149,6 +160,11 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Kill(args) => wait_for(agent::kill(&data, args)),
         Verb::Agents(args) => wait_for(agent::list(&data, args)),
         Verb::Agent(args) => wait_for(agent::agent(&data, args)),
+        Verb::Tell(args) => wait_for(team::tell(&data, args)),
+        Verb::Teams(args) => wait_for(team::teams(&data, args)),
+        Verb::Wake(args) => wait_for(team::wake(&data, args)),
+        Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
+        Verb::Transcript(args) => wait_for(team::transcript(&data, args)),
         Verb::Questions(args) => wait_for(question::list(&data, args)),
         Verb::Answer(args) => wait_for(question::answer(&data, args)),
         Verb::Budget(args) => wait_for(budget::run(&data, args)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
+use teamster_core::agent::AgentId;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
 use super::waiters::Waiters;
+use super::words::Words;
 use super::written::Written;
 use crate::clock::Clock;
 use crate::project::Project;
@@ -32,6 +34,7 @@ pub(super) struct Shared {
     pub(super) published: ArcSwap<State>,
     pub(super) waiters: Waiters,
     pub(super) idlers: Arc<Idlers>,
+    pub(super) words: Words,
     pub(super) written: Written,
 }
 
@@ -71,6 +74,11 @@ impl Handle {
     /// Returns how many calls and streams wait for something to happen.
     pub fn n_waiting(&self) -> usize {
         self.shared.waiters.n_waiting()
+    }
+
+    /// Returns what agents have said so far in their turns.
+    pub fn words(&self) -> &Words {
+        &self.shared.words
     }
 
     /// Returns who does nothing but wait.
@@ -117,6 +125,10 @@ impl Hub for Handle {
 
     fn directory(&self) -> String {
         self.project.directory().to_string_lossy().into_owned()
+    }
+
+    fn said(&self, agent: &AgentId) -> String {
+        self.shared.words.get(agent)
     }
 
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {

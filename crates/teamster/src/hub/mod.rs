@@ -6,6 +6,7 @@ mod handle;
 mod idlers;
 mod open;
 mod waiters;
+mod words;
 mod written;
 
 pub use decider::{Ended, Input, Snapshots, Submission};

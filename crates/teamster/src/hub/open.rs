@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::decider::{Decider, Ended, Input, Snapshots};
 use super::handle::{Handle, Shared};
 use super::waiters::Waiters;
+use super::words::Words;
 use super::written::Written;
 use crate::clock::Clock;
 use crate::project::Project;
@@ -102,6 +103,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         published: ArcSwap::from_pointee(state.clone()),
         waiters: Waiters::default(),
         idlers: Arc::default(),
+        words: Words::default(),
         written: Written::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);

@@ -30,7 +30,7 @@ fn programs_that_are_built_in() {
         );
     }
     expect![[r#"
-        claude: ["--disallowedTools", "Monitor,ScheduleWakeup", "--model=MODEL"]
+        claude: ["--disallowedTools", "Monitor,ScheduleWakeup", "--model", "MODEL"]
           ends by Stdin in 5 s
           load true, wait 240 s
           CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
@@ -50,7 +50,7 @@ fn programs_that_are_built_in() {
           ends by Sigterm in 5 s
           load true, wait 50 s
           INITIAL_AGENT_MODE=workspace-write
-        gemini: ["--acp", "--model=MODEL"]
+        gemini: ["--acp", "-m", "MODEL"]
           ends by Sigterm in 5 s
           load false, wait 300 s
         goose: ["acp"]

@@ -154,7 +154,7 @@ fn a_run_and_grants_hold_over_stdio() {
     assert!(!output.status.success());
     assert_eq!(
         String::from_utf8_lossy(&output.stderr).trim(),
-        "error: grant everything names no tool set or tool; the sets are session, agents, yaks"
+        "error: grant everything names no tool set or tool; the sets are session, agents, teams, yaks"
     );
 }
 

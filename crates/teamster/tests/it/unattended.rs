@@ -27,7 +27,7 @@ fn question(world: &World) -> Value {
     serde_json::from_str(&line).expect("it is a question")
 }
 
-fn until_said(world: &World, what: &str) {
+pub(crate) fn until_said(world: &World, what: &str) {
     first_line(&world.hub, &["log", "--follow"], |line| line.contains(what));
 }
 

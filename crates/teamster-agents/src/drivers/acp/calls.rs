@@ -7,13 +7,14 @@ use agent_client_protocol_schema::v1::{
     Meta, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     ToolKind as Kind,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::text;
 use crate::agent::{
-    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, ToolCall, ToolKind, clipped,
+    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, TARGETS_MAX, ToolCall,
+    ToolKind, clipped,
 };
-use crate::drivers::{Out, targets};
+use crate::drivers::Out;
 
 /// As many calls of a turn are remembered; then the oldest is forgotten. Programs make a few at a time.
 const CALLS_MAX: usize = 64;
@@ -23,14 +24,9 @@ const CALLS_MAX: usize = 64;
 pub(super) struct Calls(VecDeque<Told>);
 
 /// What was told of a call.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Told {
     call: ToolCall,
-    /// Its input; and what a request for permission showed beside it, or in its place.
-    input: Option<Clipped>,
-    shown: Option<Clipped>,
-    /// Of the places that it is about and that are not kept.
-    cut_bytes: usize,
     output: Clipped,
     finished: bool,
 }
@@ -40,8 +36,7 @@ impl Calls {
     pub(super) fn update(&mut self, update: ToolCallUpdate, out: &mut Out) -> Result<(), String> {
         let status = update.fields.status;
         let output = output(&update.fields);
-        let begins = matches!(status, Some(ToolCallStatus::Pending | ToolCallStatus::InProgress));
-        let told = self.tell(update, None, begins, out)?;
+        let told = self.tell(update, out)?;
         if told.finished {
             return Ok(());
         }
@@ -54,6 +49,7 @@ impl Calls {
             _ => return Ok(()),
         };
         told.finished = true;
+        told.call.input = None;
         let output = std::mem::take(&mut told.output);
         out.event(Event::ToolResult { id: told.call.id.clone(), ok, output });
         Ok(())
@@ -62,24 +58,20 @@ impl Calls {
     /// Takes in a call that waits for a permission, and returns it.
     pub(super) fn ask(
         &mut self,
-        update: ToolCallUpdate,
+        mut update: ToolCallUpdate,
         out: &mut Out,
     ) -> Result<ToolCall, String> {
         // Whoever decides must see what is asked for; Gemini tells it as content only.
-        let shown = output(&update.fields).filter(|shown| !shown.text.is_empty());
-        Ok(self.tell(update, shown, true, out)?.call.clone())
+        if update.fields.raw_input.is_none() {
+            let shown = output(&update.fields).filter(|shown| !shown.text.is_empty());
+            update.fields.raw_input = shown.map(|shown| Value::String(shown.text));
+        }
+        Ok(self.tell(update, out)?.call.clone())
     }
 
-    /// Says the call if something is new in it. A finished call is over: what begins under its id, or tells something else
-    /// of it, is another call, of which nothing is known yet.
-    fn tell(
-        &mut self,
-        update: ToolCallUpdate,
-        shown: Option<Clipped>,
-        begins: bool,
-        out: &mut Out,
-    ) -> Result<&mut Told, String> {
-        let id = update.tool_call_id.0.to_string();
+    /// Says the call if something is new in it.
+    fn tell(&mut self, update: ToolCallUpdate, out: &mut Out) -> Result<&mut Told, String> {
+        let id = update.tool_call_id.0.as_ref();
         if id.len() > ID_BYTES_MAX {
             return Err("a tool call with too long an id".to_owned());
         }
@@ -88,86 +80,54 @@ impl Calls {
             if self.0.len() == CALLS_MAX {
                 self.0.pop_front();
             }
-            self.0.push_back(Told::unknown(&id));
+            self.0.push_back(Told {
+                call: unknown(id),
+                output: Clipped::default(),
+                finished: false,
+            });
             self.0.len() - 1
         });
         let Some(told) = self.0.get_mut(at) else {
             return Err("a tool call was lost".to_owned());
         };
-        let taken = |mut told: Told| {
-            told.take(update.clone(), shown.clone());
-            told
-        };
-        let mut next = taken(told.clone());
-        let is_another = told.finished;
-        if is_another {
-            // Late words are no news.
-            next.call.title.clone_from(&told.call.title);
-            if !begins && next.call == told.call {
-                return Ok(told);
-            }
-            next = taken(Told::unknown(&id));
+        let mut call = told.call.clone();
+        take(&mut call, update);
+        let is_news = known.is_none() || call != told.call;
+        if is_news && !told.finished {
+            told.call = call.clone();
+            out.event(Event::ToolCall(call));
         }
-        if known.is_none() || is_another || next.call != told.call {
-            out.event(Event::ToolCall(next.call.clone()));
-        }
-        *told = next;
         Ok(told)
     }
 }
 
-impl Told {
-    fn unknown(id: &str) -> Self {
-        let call = ToolCall {
-            id: id.to_owned(),
-            title: id.to_owned(),
-            name: None,
-            kind: ToolKind::Other,
-            input: None,
-            targets: Vec::new(),
-        };
-        let output = Clipped::default();
-        Self { call, input: None, shown: None, cut_bytes: 0, output, finished: false }
+fn unknown(id: &str) -> ToolCall {
+    ToolCall {
+        id: id.to_owned(),
+        title: id.to_owned(),
+        name: None,
+        kind: ToolKind::Other,
+        input: None,
+        targets: Vec::new(),
     }
+}
 
-    fn take(&mut self, update: ToolCallUpdate, shown: Option<Clipped>) {
-        let ToolCallUpdateFields { kind, title, name, locations, raw_input, .. } = update.fields;
-        let call = &mut self.call;
-        if let Some(title) = title {
-            call.title = clipped(title, LABEL_BYTES_MAX);
-        }
-        if let Some(name) = name.or_else(|| name_in(update.meta.as_ref()?)) {
-            call.name = Some(clipped(name, LABEL_BYTES_MAX));
-        }
-        if let Some(kind) = kind {
-            call.kind = tool_kind(kind);
-        }
-        if let Some(locations) = locations.filter(|locations| !locations.is_empty()) {
-            (call.targets, self.cut_bytes) = targets(locations.into_iter().map(target));
-        }
-        match raw_input {
-            Some(input) => (self.input, self.shown) = (Some(payload(&input)), None),
-            None => self.shown = shown.or(self.shown.take()),
-        }
-        self.call.input = self.whole_input();
+fn take(call: &mut ToolCall, update: ToolCallUpdate) {
+    let ToolCallUpdateFields { kind, title, name, locations, raw_input, .. } = update.fields;
+    if let Some(title) = title {
+        call.title = clipped(title, LABEL_BYTES_MAX);
     }
-
-    /// Returns all that is known of what the tool would be given. What was shown never hides the input.
-    fn whole_input(&self) -> Option<Clipped> {
-        let mut whole = match (&self.input, &self.shown) {
-            (Some(input), Some(shown)) => {
-                let text = || Value::String(input.text.clone());
-                let parsed = serde_json::from_str(&input.text).unwrap_or_else(|_| text());
-                let mut both = payload(&json!({"input": parsed, "content": shown.text}));
-                both.cut_bytes += input.cut_bytes + shown.cut_bytes;
-                both
-            }
-            (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) if self.cut_bytes > 0 => Clipped::default(),
-            (None, None) => return None,
-        };
-        whole.cut_bytes += self.cut_bytes;
-        Some(whole)
+    if let Some(name) = name.or_else(|| name_in(update.meta.as_ref()?)) {
+        call.name = Some(clipped(name, LABEL_BYTES_MAX));
+    }
+    if let Some(kind) = kind {
+        call.kind = tool_kind(kind);
+    }
+    if let Some(input) = raw_input {
+        call.input = Some(payload(&input));
+    }
+    if let Some(locations) = locations.filter(|locations| !locations.is_empty()) {
+        call.targets = locations.into_iter().take(TARGETS_MAX).map(target).collect();
     }
 }
 
@@ -194,10 +154,11 @@ fn tool_kind(kind: Kind) -> ToolKind {
 
 fn target(location: ToolCallLocation) -> String {
     let path = location.path.display();
-    match location.line {
+    let target = match location.line {
         Some(line) => format!("{path}:{line}"),
         None => path.to_string(),
-    }
+    };
+    clipped(target, LABEL_BYTES_MAX)
 }
 
 /// What a tool gave back, if the update tells: its content, or else its raw output.

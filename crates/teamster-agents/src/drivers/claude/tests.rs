@@ -25,8 +25,6 @@ fn what_is_said_piece_by_piece_is_said_once() {
 #[test]
 fn a_session_goes_on_and_costs_what_this_process_used() {
     check(expect_file!["sessions/resumed.txt"]);
-    check(expect_file!["sessions/resumed_totals.txt"]);
-    check(expect_file!["sessions/resumed_anew.txt"]);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::agent::{
-    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, ToolCall, ToolKind, clipped,
+    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, TARGETS_MAX, ToolCall,
+    ToolKind, clipped,
 };
-use crate::drivers::{Out, targets};
+use crate::drivers::Out;
 
 /// As many calls under way are remembered; then the oldest is forgotten. Codex makes a few at a time.
 const CALLS_MAX: usize = 64;
@@ -194,33 +195,23 @@ impl Calls {
         self.0.iter().find(|call| call.id == id)
     }
 
-    /// Returns the call of an MCP server's tool that a question is about. It names neither the call nor, but in words that
-    /// nobody should trust, the tool: so it is the one with that input, unless there are two of them.
-    pub(super) fn of_server(&self, server: &str, input: &Value) -> Option<&ToolCall> {
+    /// Returns the call of an MCP server's tool that a question is about, which names neither the call nor, but for its
+    /// words, the tool.
+    pub(super) fn of_server(&self, server: &str, says: &str, input: &Value) -> Option<&ToolCall> {
         let prefix = mcp_name(server, "");
-        let is_nothing = |input: &&Clipped| matches!(input.text.as_str(), "" | "{}" | "null");
         let input = payload(input);
-        let input = Some(&input).filter(|input| !is_nothing(input));
         let is_meant = |call: &&ToolCall| {
-            let is_of_server = call.name.as_ref().is_some_and(|name| name.starts_with(&prefix));
-            is_of_server && call.input.as_ref().filter(|input| !is_nothing(input)) == input
+            let tool = call.name.as_deref().and_then(|name| name.strip_prefix(prefix.as_str()));
+            tool.is_some_and(|tool| says.contains(&format!("\"{tool}\"")))
         };
         let meant = || self.0.iter().rev().filter(is_meant);
-        let latest = meant().next()?;
-        meant().all(|call| call.name == latest.name).then_some(latest)
+        meant().find(|call| call.input.as_ref() == Some(&input)).or_else(|| meant().next())
     }
 }
 
-/// The name under which models are offered the tool of an MCP server. No server's begins like that of another.
-pub(super) fn mcp_name(server: &str, tool: &str) -> String {
-    let is_plain = !server.contains("__") && !server.ends_with('_');
-    let server = if is_plain { server.to_owned() } else { server.replace('_', "-") };
-    clipped(format!("mcp__{server}__{tool}"), LABEL_BYTES_MAX)
-}
-
-/// Marks that not all was told of a call: for who decides it is the same as if it were cut off.
-pub(super) fn untold(known: Clipped) -> Clipped {
-    Clipped { cut_bytes: known.cut_bytes + 1, ..known }
+/// The name under which models are offered the tool of an MCP server.
+fn mcp_name(server: &str, tool: &str) -> String {
+    format!("mcp__{server}__{tool}")
 }
 
 impl Item {
@@ -365,17 +356,14 @@ impl Command {
         } else {
             ToolKind::Execute
         };
-        let paths = actions.iter().filter_map(|action| action.path.as_deref());
-        let (targets, cut_bytes) = targets(paths);
-        let mut input = payload(&json!({"command": command, "cwd": cwd}));
-        input.cut_bytes += cut_bytes;
+        let targets = actions.iter().filter_map(|action| action.path.as_deref());
         ToolCall {
             id: id.to_owned(),
             title: clipped(format!("$ {command}"), LABEL_BYTES_MAX),
             name: Some("shell".to_owned()),
             kind,
-            input: Some(input),
-            targets,
+            input: Some(payload(&json!({"command": command, "cwd": cwd}))),
+            targets: targets.take(TARGETS_MAX).map(|path| clipped(path, LABEL_BYTES_MAX)).collect(),
         }
     }
 
@@ -386,7 +374,7 @@ impl Command {
 
 fn changed(id: &str, changes: &[Change]) -> ToolCall {
     let all = |kind: &str| !changes.is_empty() && changes.iter().all(|c| c.kind["type"] == kind);
-    let moved = |change: &Change| change.moved_to().is_some();
+    let moved = |change: &Change| !change.kind["move_path"].is_null();
     let (verb, kind) = if all("delete") {
         ("delete", ToolKind::Delete)
     } else if !changes.is_empty() && changes.iter().all(moved) {
@@ -394,31 +382,21 @@ fn changed(id: &str, changes: &[Change]) -> ToolCall {
     } else {
         ("edit", ToolKind::Edit)
     };
-    let shown = changes.iter().map(|change| match change.moved_to() {
-        Some(to) => format!("{} to {to}", change.path),
-        None => change.path.clone(),
-    });
-    let title = format!("{verb} {}", shown.collect::<Vec<_>>().join(", "));
-    let paths = changes.iter().flat_map(|change| [Some(change.path.as_str()), change.moved_to()]);
-    let (targets, cut_bytes) = targets(paths.flatten());
-    let told = changes
+    let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+    let shown = changes
         .iter()
         .map(|Change { path, kind, diff }| json!({"path": path, "kind": kind, "diff": diff}));
-    let mut input = payload(&told.collect());
-    input.cut_bytes += cut_bytes;
     ToolCall {
         id: id.to_owned(),
-        title: clipped(title, LABEL_BYTES_MAX),
+        title: clipped(format!("{verb} {}", paths.join(", ")), LABEL_BYTES_MAX),
         name: Some("apply_patch".to_owned()),
         kind,
-        input: Some(input),
-        targets,
-    }
-}
-
-impl Change {
-    fn moved_to(&self) -> Option<&str> {
-        self.kind["move_path"].as_str()
+        input: Some(payload(&shown.collect())),
+        targets: paths
+            .iter()
+            .take(TARGETS_MAX)
+            .map(|path| clipped(*path, LABEL_BYTES_MAX))
+            .collect(),
     }
 }
 

@@ -6,14 +6,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::items::{Calls, Command, mcp_name, payload, untold};
+use super::items::{Calls, Command, payload};
 use super::read;
 use crate::agent::{
-    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PermissionId, PermissionKind, PermissionOption,
-    ToolCall, ToolKind, clipped,
+    Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PermissionId, PermissionKind, PermissionOption, ToolCall,
+    ToolKind, clipped,
 };
+use crate::drivers::Out;
 use crate::drivers::json_rpc::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::drivers::{Out, targets};
 
 /// The options, by the names that Codex has for them. Without one the turn goes on as if it were declined.
 const ACCEPT: &str = "accept";
@@ -171,10 +171,6 @@ fn command(asked: AskedOfCommand, calls: &Calls) -> Question {
         Some(known) if !command.is_told() => known.clone(),
         _ => command.call(item_id),
     };
-    let is_known = command.is_told() || calls.find(item_id).is_some();
-    if !is_known && network_approval_context.is_none() {
-        call.input = Some(untold(Clipped::default()));
-    }
     // That Codex takes it for something that only reads is a guess, and it is to run without the sandbox.
     call.kind = ToolKind::Execute;
     if let Some(Network { host }) = network_approval_context {
@@ -194,26 +190,18 @@ fn command(asked: AskedOfCommand, calls: &Calls) -> Question {
 struct AskedOfChange {
     item_id: String,
     reason: Option<String>,
-    /// Below it everything may be written from then on.
-    grant_root: Option<String>,
 }
 
 fn change(asked: AskedOfChange, calls: &Calls) -> Question {
-    let AskedOfChange { item_id, reason, grant_root } = asked;
-    let mut call = calls.find(&item_id).cloned().unwrap_or_else(|| ToolCall {
+    let AskedOfChange { item_id, reason } = asked;
+    let call = calls.find(&item_id).cloned().unwrap_or_else(|| ToolCall {
         id: item_id,
         title: clipped(because("change files", reason), LABEL_BYTES_MAX),
         name: Some("apply_patch".to_owned()),
         kind: ToolKind::Edit,
-        input: Some(untold(Clipped::default())),
+        input: None,
         targets: Vec::new(),
     });
-    if let Some(root) = grant_root {
-        call.title = clipped(format!("write below {root}; {}", call.title), LABEL_BYTES_MAX);
-        let (targets, cut_bytes) = targets([root].into_iter().chain(call.targets));
-        call.targets = targets;
-        call.input.get_or_insert_default().cut_bytes += cut_bytes;
-    }
     Question { call, for_session: true, wants: Wants::Decision }
 }
 
@@ -263,17 +251,15 @@ impl AskedOfTool<'_> {
 fn tool(asked: AskedOfTool<'_>, calls: &Calls, fallback: String) -> Question {
     let AskedOfTool { server_name, message, meta } = asked;
     let input = &meta["tool_params"];
-    let named = meta["tool_name"].as_str().map(|tool| mcp_name(&server_name, tool));
-    let known = calls.of_server(&server_name, input);
-    let known = known.filter(|call| named.is_none() || call.name == named);
-    let call = known.cloned().unwrap_or_else(|| ToolCall {
-        id: fallback,
-        title: clipped(message, LABEL_BYTES_MAX),
-        input: Some(if named.is_some() { payload(input) } else { untold(payload(input)) }),
-        name: Some(named.unwrap_or_else(|| mcp_name(&server_name, ""))),
-        kind: ToolKind::Other,
-        targets: Vec::new(),
-    });
+    let call =
+        calls.of_server(&server_name, &message, input).cloned().unwrap_or_else(|| ToolCall {
+            id: fallback,
+            title: clipped(message, LABEL_BYTES_MAX),
+            name: None,
+            kind: ToolKind::Other,
+            input: Some(payload(input)),
+            targets: Vec::new(),
+        });
     let persist = meta["persist"].as_array();
     let for_session = persist.is_some_and(|persist| persist.iter().any(|one| one == "session"));
     Question { call, for_session, wants: Wants::Elicitation }

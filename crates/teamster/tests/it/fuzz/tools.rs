@@ -43,6 +43,22 @@ pub(super) fn good_calls() -> Vec<(&'static str, Value)> {
         ("list_tasks", json!({"cursor": "1"})),
         ("get_task_context", json!({"taskSlug": "a-task"})),
         (
+            "team_tell",
+            json!({"toTeam": "api", "message": "m", "fromTeam": "web", "waitForResponse": false, "timeout": 1_000}),
+        ),
+        ("team_isAwake", json!({"team": "api", "includeNotifications": true})),
+        ("team_wake", json!({"team": "api", "fromTeam": "web", "clearCache": true})),
+        ("team_sleep", json!({"team": "api", "fromTeam": "web", "force": true})),
+        ("team_wake_all", json!({"fromTeam": "web", "parallel": true})),
+        ("team_report", json!({"team": "api", "fromTeam": "web"})),
+        (
+            "team_cache_read",
+            json!({"sessionId": "CONV-1", "includeMessages": true, "messageCount": 5, "format": "text", "cursor": "0"}),
+        ),
+        ("team_cache_clear", json!({"sessionId": "CONV-1", "fromTeam": "web"})),
+        ("team_getTeamName", json!({"pwd": "/work/api"})),
+        ("team_teams", json!({"includeProcessDetails": true})),
+        (
             "create_yak",
             json!({"title": "t", "yak_type": "bug", "priority": 2, "description": "d", "parent": "YAK"}),
         ),

@@ -694,9 +694,11 @@ impl Model {
                     Some(token) => self.check_dead(id, token),
                 }
             }
-            agent::Event::Adopted { .. } | agent::Event::Resumed { .. } => {
-                Err(format!("nobody asked for {event:?}"))
-            }
+            agent::Event::Adopted { .. }
+            | agent::Event::Resumed { .. }
+            | agent::Event::Convened { .. }
+            | agent::Event::Woken { .. }
+            | agent::Event::Slept { .. } => Err(format!("nobody asked for {event:?}")),
             agent::Event::KillAsked { .. } if known.token.is_none() => queued(),
             agent::Event::KillAsked { .. } => {
                 known.is_killed = true;

@@ -1,0 +1,314 @@
+use expect_test::expect;
+
+use super::*;
+use crate::agent::tests::{id, role};
+use crate::role::{Limits, RoleName};
+use crate::team::{self, Team};
+use crate::testing::{Given, check};
+use crate::token::{self, NewToken, SecretHash};
+use crate::{Command as Any, agent};
+
+fn team(name: &str) -> Team {
+    let name = TeamName::parse(name).unwrap();
+    let behaviour = Role { name: RoleName::of_team(&name), ..role("x", Limits::USUAL) };
+    Team {
+        directory: format!("/work/{name}").into(),
+        description: "".into(),
+        color: None,
+        idle_ms: 1_000,
+        remote: None,
+        behaviour: Arc::new(behaviour),
+        name,
+    }
+}
+
+use crate::role::Role;
+
+fn teams() -> (&'static str, Any) {
+    let teams = ["api", "web", "ops"].map(team).to_vec();
+    ("hub", Any::Team(team::Command::Sync(teams)))
+}
+
+/// `eve` is a person, `wendy` an agent of the team `web`.
+fn people() -> Vec<(&'static str, Any)> {
+    let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    let wendy = NewToken {
+        team: Some(TeamName::parse("web").unwrap()),
+        ..crate::testing::new_token("wendy", 98)
+    };
+    let create = |new| ("hub", Any::Token(token::Command::Create { new, replace: false }));
+    vec![teams(), create(eve), create(wendy)]
+}
+
+fn tell(to: &str, message: &str) -> Any {
+    let new = NewTell { to: to.into(), from: None, message: message.into() };
+    Any::Conversation(Command::Tell(new))
+}
+
+fn admit(name: &str, n: u8) -> (&'static str, Any) {
+    ("hub", Any::Agent(agent::Command::Admit { id: id(name), secret: SecretHash([n; 32]) }))
+}
+
+fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
+    ("hub", Any::Conversation(Command::Begin { agent: id(name), incarnation }))
+}
+
+fn settle(name: &str, incarnation: u32, tell: u32) -> (&'static str, Any) {
+    let (tell, how) = (TellId(tell), How::Completed);
+    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer: "fine".into() };
+    ("hub", Any::Conversation(settle))
+}
+
+/// `wendy` has told `api` two things; the first is being answered by `api-1`.
+fn a_talk() -> Vec<(&'static str, Any)> {
+    let told = vec![("wendy", tell("api", "status?")), ("wendy", tell("api", "and now?"))];
+    [people(), told, vec![admit("api-1", 50), begin("api-1", 1)]].concat()
+}
+
+#[test]
+fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
+    check(
+        people(),
+        "wendy",
+        tell("api", "status?"),
+        expect![[r#"
+        {"agent":{"convened":{"id":"api-1","number":1,"draft":{"role":"api","dossier":"conversations","prompt":"","directory":"/work/api","parent":null,"depth":0,"limits":{"depth":3,"children":8,"total":100,"turns":4294967295,"wall_ms":18446744073709551615,"microdollars":null,"tokens":null},"team":"api"}}}}
+        {"conversation":{"opened":{"id":1,"from":{"team":"web"},"to":"api","agent":"api-1"}}}
+        {"conversation":{"told":{"id":1,"conversation":1,"message":"status?","chain":{"first":1,"length":0}}}}
+        {"agent":{"woken":{"id":"api-1"}}}"#]],
+    );
+    check(
+        [people(), vec![("wendy", tell("api", "status?"))]].concat(),
+        "wendy",
+        tell("api", "more"),
+        expect![[
+            r#"{"conversation":{"told":{"id":2,"conversation":1,"message":"more","chain":{"first":2,"length":0}}}}"#
+        ]],
+    );
+    // The agent that answers speaks for its team.
+    check(
+        [people(), vec![("wendy", tell("api", "status?"))]].concat(),
+        "hub",
+        admit("api-1", 50).1,
+        expect![[r#"
+            {"token":{"created":{"id":5,"token":{"principal":"api-1","kind":"agent","secret_hash":"3232323232323232323232323232323232323232323232323232323232323232","grants":["full"],"team":"api"}}}}
+            {"agent":{"admitted":{"id":"api-1","token":5}}}"#]],
+    );
+}
+
+#[test]
+fn messages_are_answered_in_order() {
+    check(
+        a_talk(),
+        "hub",
+        settle("api-1", 1, 1).1,
+        expect![[
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+        ]],
+    );
+    // Not what is not being answered, not by an earlier process.
+    check(
+        a_talk(),
+        "hub",
+        settle("api-1", 1, 2).1,
+        expect!["refused: agent api-1 is not in a state for this"],
+    );
+    check(
+        a_talk(),
+        "hub",
+        settle("api-1", 0, 1).1,
+        expect!["refused: agent api-1 is not in a state for this"],
+    );
+    let answered = [a_talk(), vec![settle("api-1", 1, 1)]].concat();
+    check(
+        answered.clone(),
+        "hub",
+        begin("api-1", 1).1,
+        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1}}}"#]],
+    );
+    let all = [answered, vec![begin("api-1", 1), settle("api-1", 1, 2)]].concat();
+    check(all, "hub", begin("api-1", 1).1, expect!["nothing"]);
+    let cancel = Any::Conversation(Command::Cancel { tell: TellId(2) });
+    check(
+        a_talk(),
+        "wendy",
+        cancel.clone(),
+        expect![[
+            r#"{"conversation":{"settled":{"id":2,"conversation":1,"how":"cancelled","answer":""}}}"#
+        ]],
+    );
+    check(
+        a_talk(),
+        "ann",
+        cancel,
+        expect!["refused: there is no such message, or it is not yours to take back"],
+    );
+}
+
+#[test]
+fn nobody_waits_for_an_answer_that_cannot_come() {
+    let sleep = |why| Any::Agent(agent::Command::Sleep { id: id("api-1"), incarnation: 1, why });
+    use agent::SleepWhy;
+    check(
+        a_talk(),
+        "hub",
+        sleep(SleepWhy::Asked),
+        expect![[r#"
+        {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+        {"agent":{"slept":{"id":"api-1","why":"asked"}}}
+        {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}
+        {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}"#]],
+    );
+    check(
+        a_talk(),
+        "hub",
+        sleep(SleepWhy::NotStarted { says: "no such file".into() }),
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"slept":{"id":"api-1","why":{"not_started":{"says":"no such file"}}}}}
+            {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"no such file"}},"answer":""}}}
+            {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"no such file"}},"answer":""}}}"#]],
+    );
+    // What was not begun is begun by the next process.
+    check(
+        a_talk(),
+        "hub",
+        sleep(SleepWhy::Failed { says: "it crashed".into() }),
+        expect![[r#"
+        {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+        {"agent":{"slept":{"id":"api-1","why":{"failed":{"says":"it crashed"}}}}}
+        {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"it crashed"}},"answer":""}}}
+        {"agent":{"woken":{"id":"api-1"}}}"#]],
+    );
+    // One that is cut off once goes on with what it had begun.
+    let cut = |incarnation| {
+        let (id, why) = (id("api-1"), "the hub ended".to_owned());
+        ("hub", Any::Agent(agent::Command::Interrupt { id, incarnation, why, blameless: false }))
+    };
+    check(
+        a_talk(),
+        "hub",
+        cut(1).1,
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"interrupted":{"id":"api-1","why":"the hub ended","blameless":false}}}"#]],
+    );
+    let again = [a_talk(), vec![cut(1), admit("api-1", 51)]].concat();
+    check(again.clone(), "hub", begin("api-1", 2).1, expect!["nothing"]);
+    check(
+        again,
+        "hub",
+        cut(2).1,
+        expect![[r#"
+        {"token":{"ended":{"id":6,"principal":"api-1","why":"replaced"}}}
+        {"agent":{"slept":{"id":"api-1","why":{"failed":{"says":"the hub ended"}}}}}
+        {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"the hub ended"}},"answer":""}}}
+        {"agent":{"woken":{"id":"api-1"}}}"#]],
+    );
+}
+
+#[test]
+fn everybody_speaks_for_itself() {
+    let as_api = |from: Option<&str>| {
+        let new = NewTell { to: "ops".into(), from: from.map(str::to_owned), message: "hi".into() };
+        Any::Conversation(Command::Tell(new))
+    };
+    check(
+        people(),
+        "wendy",
+        as_api(Some("api")),
+        expect![[r#"refused: you are web; fromTeam must be left out or say so, not "api""#]],
+    );
+    check(
+        people(),
+        "ann",
+        as_api(Some("api")),
+        expect![[r#"refused: you are ann; fromTeam must be left out or say so, not "api""#]],
+    );
+    let mut given = Given::ann_and_bob();
+    for (who, command) in people() {
+        given.by(who, command);
+    }
+    for (who, from, partner) in [
+        ("wendy", Some("web"), Partner::Team(TeamName::parse("web").unwrap())),
+        ("eve", Some("api"), Partner::Team(TeamName::parse("api").unwrap())),
+        ("eve", None, Partner::Principal(PrincipalName::parse("eve").unwrap())),
+    ] {
+        given.by(who, as_api(from));
+        let ops = TeamName::parse("ops").unwrap();
+        assert!(given.state.conversations.of_pair(&partner, &ops).is_some(), "{partner}");
+    }
+    // Only those of the two partners know of it.
+    let web = given.state.conversations.iter().next().unwrap().id;
+    for (who, knows) in [("wendy", true), ("eve", true), ("ann", false)] {
+        let caller = given.caller(who);
+        assert_eq!(given.state.conversations.visible(web, &caller).is_ok(), knows, "{who}");
+    }
+}
+
+#[test]
+fn wrong_messages_are_refused_by_name() {
+    for (to, message, name) in [
+        ("", "hi", "ValidationError"),
+        ("../api", "hi", "ValidationError"),
+        ("a\\b", "hi", "ValidationError"),
+        (&"x".repeat(101), "hi", "ValidationError"),
+        ("apï", "hi", "ValidationError"),
+        ("nobody", "hi", "TeamNotFoundError"),
+        ("api", "  ", "ValidationError"),
+        ("api", "a\0b", "ValidationError"),
+        ("api", &"x".repeat(MESSAGE_BYTES_MAX + 1), "ValidationError"),
+    ] {
+        let mut given = Given::ann_and_bob();
+        for (who, command) in people() {
+            given.by(who, command);
+        }
+        let refusal = given.decide("wendy", tell(to, message)).unwrap_err();
+        assert_eq!(refusal.name(), name, "{to:?}: {refusal}");
+    }
+}
+
+#[test]
+fn chains_end() {
+    // Two agents that always answer by telling each other.
+    let mut given = Given::ann_and_bob();
+    for (who, command) in people() {
+        given.by(who, command);
+    }
+    given.by("eve", tell("api", "start"));
+    let mut speaker = "api-1".to_owned();
+    let mut refused = None;
+    for n in 0_u8..20 {
+        let secret = SecretHash([100 + n; 32]);
+        let agent = given.state.agents.get(&speaker).unwrap().clone();
+        if agent.token.is_none() {
+            given.by("hub", Any::Agent(agent::Command::Admit { id: agent.id.clone(), secret }));
+        }
+        let incarnation = given.state.agents.get(&speaker).unwrap().incarnation;
+        let begin = Command::Begin { agent: agent.id.clone(), incarnation };
+        given.by("hub", Any::Conversation(begin));
+        let to = if agent.draft.team.as_ref().unwrap().as_str() == "api" { "web" } else { "api" };
+        match given.decide(&speaker, tell(to, "thank you")) {
+            Ok(_) => {
+                let from = Partner::Team(agent.draft.team.clone().unwrap());
+                let to = TeamName::parse(to).unwrap();
+                let next = given.state.conversations.of_pair(&from, &to).unwrap().agent.clone();
+                // Each waits for the other, so each message meets an agent that is busy with the one before.
+                let conversation = given.state.conversations.of_agent(&next).unwrap();
+                if let Some(current) = conversation.current {
+                    let incarnation = given.state.agents.get(next.as_str()).unwrap().incarnation;
+                    let (agent, how) = (next.clone(), How::Completed);
+                    let answer = "ok".to_owned();
+                    let settle = Command::Settle { agent, incarnation, tell: current, how, answer };
+                    given.by("hub", Any::Conversation(settle));
+                }
+                speaker = next.to_string();
+            }
+            Err(refusal) => {
+                refused = Some((n, refusal.to_string()));
+                break;
+            }
+        }
+    }
+    expect![[r#"Some((7, "this message would be number 9 of a chain in which each was caused by the one before; finish with what you know instead of telling somebody again"))"#]].assert_eq(&format!("{refused:?}"));
+}

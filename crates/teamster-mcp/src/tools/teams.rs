@@ -1,0 +1,748 @@
+//! The `teams` set: tell another project's agent something, and see what became of it. Answers are JSON.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use teamster_core::agent::{Agent, Phase};
+use teamster_core::conversation::{
+    self, Conversation, How, NewTell, Partner, Progress, Tell, team_name,
+};
+use teamster_core::ids::{ConversationId, TellId};
+use teamster_core::team::Team;
+use teamster_core::topic::Topic;
+use teamster_core::{Command, Event, State};
+
+use super::iso;
+use crate::Set;
+use crate::access::Needs;
+use crate::catalogue::Tool;
+use crate::dispatch::{Call, Reply, ToolError};
+
+const TIMEOUT_MS_USUAL: u64 = 30_000;
+const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
+/// How long a wake-up is waited for: the slowest known program takes 24 s on a loaded machine.
+const WAKE_WAIT: Duration = Duration::from_secs(90);
+const MESSAGES_USUAL: u64 = 10;
+const MESSAGES: std::ops::RangeInclusive<u64> = 1..=100;
+/// As many messages as `team_report` shows.
+const REPORT_MESSAGES: usize = 20;
+
+fn invalid(says: impl Into<String>) -> ToolError {
+    ToolError::named("ValidationError", says.into())
+}
+
+fn now_ms(cx: &Call<'_>) -> i64 {
+    cx.now().0
+}
+
+fn agent_of<'a>(
+    state: &'a State,
+    conversation: &Conversation,
+) -> Option<&'a std::sync::Arc<Agent>> {
+    state.agents.get(conversation.agent.as_str())
+}
+
+/// Busy is awake; being started is not yet.
+fn is_awake(state: &State, conversation: &Conversation) -> bool {
+    agent_of(state, conversation)
+        .is_some_and(|agent| matches!(agent.phase, Phase::Running) && agent.session.is_some())
+}
+
+fn find<'a>(state: &'a State, name: &str) -> Result<&'a std::sync::Arc<Team>, ToolError> {
+    let name = team_name(name).map_err(|refusal| invalid(refusal.to_string()))?;
+    state.teams.get(name.as_str()).ok_or_else(|| {
+        let known: Vec<&str> = state.teams.iter().map(|team| team.name.as_str()).collect();
+        ToolError::named(
+            "TeamNotFoundError",
+            format!("Unknown team: {name}. Known teams: {}", known.join(", ")),
+        )
+    })
+}
+
+/// Returns the caller's conversation with a team, if there is one. What a caller says of itself is checked where it counts.
+fn own<'a>(
+    cx: &Call<'_>,
+    state: &'a State,
+    team: &Team,
+    from: Option<&str>,
+) -> Option<&'a std::sync::Arc<Conversation>> {
+    let own = Partner::of(cx.caller());
+    let other = from.filter(|from| *from != own.as_str()).and_then(|from| state.teams.get(from));
+    let partner = other.map_or(own, |team| Partner::Team(team.name.clone()));
+    state.conversations.of_pair(&partner, &team.name)
+}
+
+/// Returns a conversation by the id that callers have.
+fn session<'a>(
+    cx: &Call<'_>,
+    state: &'a State,
+    id: &str,
+) -> Result<&'a std::sync::Arc<Conversation>, ToolError> {
+    let id = ConversationId::parse(id.trim()).ok_or_else(|| {
+        invalid("sessionId is not one that team_tell, team_wake or team_report gave you")
+    })?;
+    state.conversations.visible(id, cx.caller()).map_err(|refusal| invalid(refusal.to_string()))
+}
+
+fn progress_word(tell: &Tell) -> &'static str {
+    match &tell.progress {
+        Progress::Queued => "queued",
+        Progress::Active { .. } => "active",
+        Progress::Settled { how: How::Completed, .. } => "completed",
+        Progress::Settled { how: How::Terminated { .. }, .. } => "terminated",
+        Progress::Settled { how: How::Cancelled, .. } => "cancelled",
+    }
+}
+
+/// Shows a message and what came of it, as an entry of the cache.
+fn entry(tell: &Tell, messages: usize) -> Value {
+    let mut all = vec![json!({
+        "timestamp": tell.at.0, "type": "user", "data": {"text": tell.message, "tellId": tell.id.to_string()},
+    })];
+    if let Progress::Settled { how, answer, at } = &tell.progress {
+        if !answer.is_empty() {
+            all.push(json!({"timestamp": at.0, "type": "assistant", "data": {"text": answer}}));
+        }
+        let result = match how {
+            How::Completed => json!({"status": "completed"}),
+            How::Terminated { why } => json!({"status": "terminated", "reason": why}),
+            How::Cancelled => json!({"status": "cancelled"}),
+        };
+        all.push(json!({"timestamp": at.0, "type": "result", "data": result}));
+    }
+    let from = all.len().saturating_sub(messages);
+    json!({
+        "type": "TELL", "status": progress_word(tell), "messageCount": all.len(),
+        "messages": all.split_off(from),
+    })
+}
+
+/// Returns the messages of a conversation that were not cleared, oldest first.
+fn tells<'a>(
+    state: &'a State,
+    conversation: &'a Conversation,
+) -> impl Iterator<Item = &'a std::sync::Arc<Tell>> {
+    let shown = conversation.tells.iter().filter(|id| Some(**id) > conversation.cleared);
+    shown.filter_map(|id| state.conversations.tell(*id))
+}
+
+pub(crate) struct TeamTell;
+
+/// Tell another project's agent something and get its answer. Without waitForResponse, or after the timeout, read the
+/// answer later with team_cache_read and the sessionId.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamTellArgs {
+    to_team: String,
+    message: String,
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+    /// Default true.
+    wait_for_response: Option<bool>,
+    /// How long to wait, 1000 to 3600000 ms; default 30000.
+    timeout: Option<i64>,
+}
+
+impl Tool for TeamTell {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_tell";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = TeamTellArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamTellArgs) -> Result<Reply, ToolError> {
+        let timeout = match args.timeout.map(u64::try_from) {
+            None => TIMEOUT_MS_USUAL,
+            Some(Ok(ms)) if TIMEOUT_MS.contains(&ms) => ms,
+            Some(_) => return Err(invalid("Timeout must be between 1s and 1hr")),
+        };
+        let waits = args.wait_for_response.unwrap_or(true);
+        let began = now_ms(cx);
+        let new = NewTell { to: args.to_team, from: args.from_team, message: args.message };
+        let done = cx.submit(Command::Conversation(conversation::Command::Tell(new))).await?;
+        let told = done.events.iter().find_map(|event| match event {
+            Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
+                Some((*id, *conversation))
+            }
+            _ => None,
+        });
+        let (tell, id) = told.ok_or_else(|| ToolError::new("the message left no trace"))?;
+        let conversation = done.state.conversations.get(id).cloned();
+        let conversation =
+            conversation.ok_or_else(|| ToolError::new("the conversation left no trace"))?;
+        let message = done.state.conversations.tell(tell).map(|tell| tell.message.clone());
+        let mut answer = json!({
+            "from": conversation.from.as_str(), "to": conversation.to.as_str(), "message": message,
+            "sessionId": id.to_string(), "tellId": tell.to_string(), "async": !waits,
+        });
+        if waits {
+            let at_most = match cx.client().tasks {
+                true => Duration::from_millis(timeout),
+                false => Duration::from_millis(timeout).min(cx.inline_wait()),
+            };
+            let settled = settled(cx, id, tell, at_most).await;
+            answer["duration"] = (now_ms(cx) - began).into();
+            match settled {
+                Some(Progress::Settled { how: How::Completed, answer: text, .. }) => {
+                    answer["response"] = (&*text).into();
+                }
+                Some(Progress::Settled { how, answer: text, .. }) => {
+                    answer["status"] = "terminated".into();
+                    answer["response"] = (&*text).into();
+                    if let How::Terminated { why } = how {
+                        answer["reason"] = (&*why).into();
+                    }
+                }
+                _ => {
+                    answer["status"] = "timeout".into();
+                    answer["response"] = cx.said(&conversation.agent).into();
+                    answer["note"] = "Still working on it. Read the answer later with team_cache_read and this sessionId.".into();
+                }
+            }
+        }
+        answer["timestamp"] = now_ms(cx).into();
+        Ok(Reply::Json(answer))
+    }
+}
+
+/// Waits until a message is settled.
+async fn settled(
+    cx: &Call<'_>,
+    conversation: ConversationId,
+    tell: TellId,
+    at_most: Duration,
+) -> Option<Progress> {
+    cx.wait(&Topic::Conversation(conversation), at_most, |state| {
+        match state.conversations.tell(tell) {
+            Some(tell) if tell.is_settled() => Some(tell.progress.clone()),
+            Some(_) => None,
+            // So long ago that it is no longer at hand.
+            None => Some(Progress::Settled {
+                how: How::Cancelled,
+                answer: "".into(),
+                at: teamster_core::Timestamp(0),
+            }),
+        }
+    })
+    .await
+}
+
+pub(crate) struct TeamIsAwake;
+
+/// Check whether a team's agent is awake; without a team, all of them.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamIsAwakeArgs {
+    team: Option<String>,
+    /// Counts of what waits; default true.
+    include_notifications: Option<bool>,
+}
+
+impl Tool for TeamIsAwake {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_isAwake";
+    const NEEDS: Needs = Needs::Read;
+    type Args = TeamIsAwakeArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamIsAwakeArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        // The caller's own conversation, or any if it has none.
+        let awake = |team: &Team| match own(cx, &state, team, None) {
+            Some(own) => is_awake(&state, own).then(|| own.clone()),
+            None => state
+                .conversations
+                .with(&team.name)
+                .find(|conversation| is_awake(&state, conversation))
+                .cloned(),
+        };
+        let mut answer = match &args.team {
+            Some(name) => {
+                let team = find(&state, name)?;
+                json!({"team": team.name.as_str(), "awake": awake(team).is_some()})
+            }
+            None => {
+                let teams = state.teams.iter().map(|team| {
+                    let conversation = awake(team);
+                    let mut shown =
+                        json!({"name": team.name.as_str(), "awake": conversation.is_some()});
+                    if let Some(conversation) = conversation {
+                        shown["sessionId"] = conversation.id.to_string().into();
+                    }
+                    shown
+                });
+                let teams: Vec<Value> = teams.collect();
+                let any = teams.iter().any(|team| team["awake"] == true);
+                json!({"awake": any, "teams": teams})
+            }
+        };
+        if args.include_notifications.unwrap_or(true) {
+            let partner = Partner::of(cx.caller());
+            let mine = state.conversations.iter().filter(|one| one.from == partner);
+            let queued: usize = mine.map(|one| one.queue.len()).sum();
+            answer["notifications"] =
+                json!({"queuedMessages": queued, "openQuestions": state.questions.n_open()});
+        }
+        answer["timestamp"] = now_ms(cx).into();
+        Ok(Reply::Json(answer))
+    }
+}
+
+pub(crate) struct TeamWake;
+
+/// Start a team's agent, so that it answers sooner.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamWakeArgs {
+    team: String,
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+    /// Begin what team_cache_read shows anew; default true.
+    clear_cache: Option<bool>,
+}
+
+impl Tool for TeamWake {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_wake";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = TeamWakeArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamWakeArgs) -> Result<Reply, ToolError> {
+        let clear = args.clear_cache.unwrap_or(true);
+        Ok(Reply::Json(wake(cx, 0, &args.team, args.from_team, clear).await?))
+    }
+}
+
+/// Has a team's agent started, and waits until it is awake or cannot be.
+async fn wake(
+    cx: &Call<'_>,
+    n: usize,
+    team: &str,
+    from: Option<String>,
+    clear: bool,
+) -> Result<Value, ToolError> {
+    let began = now_ms(cx);
+    let state = cx.state();
+    let was_awake = find(&state, team)
+        .ok()
+        .and_then(|found| own(cx, &state, found, from.as_deref()))
+        .is_some_and(|conversation| is_awake(&state, conversation));
+    let command = conversation::Command::Wake { to: team.to_owned(), from: from.clone(), clear };
+    let done = cx.submit_nth(n, Command::Conversation(command)).await?;
+    let team = find(&done.state, team)?.clone();
+    let conversation = own(cx, &done.state, &team, from.as_deref()).cloned();
+    let conversation =
+        conversation.ok_or_else(|| ToolError::new("the conversation left no trace"))?;
+    let topic = Topic::Agent(conversation.agent.clone());
+    let at_most = WAKE_WAIT.min(cx.inline_wait());
+    let came = cx
+        .wait(&topic, at_most, |state| {
+            let agent = agent_of(state, &conversation)?;
+            match agent.phase {
+                Phase::Running if agent.session.is_some() => Some(true),
+                Phase::Asleep | Phase::Ended => Some(false),
+                Phase::Queued | Phase::Running | Phase::Adopted | Phase::Ending => None,
+            }
+        })
+        .await;
+    let name = &team.name;
+    let status = match came {
+        Some(true) => "awake",
+        Some(false) => {
+            return Err(ToolError::named(
+                "ProcessError",
+                format!(
+                    "team {name} did not wake up; `teamster agent show {}` tells why",
+                    conversation.agent
+                ),
+            ));
+        }
+        None => "waking",
+    };
+    let message = match (status, was_awake) {
+        ("awake", true) => format!("Team {name} is awake"),
+        ("awake", false) => format!("Team {name} has woken up"),
+        _ => format!("Team {name} is waking up; call team_wake again to wait for it"),
+    };
+    let now = now_ms(cx);
+    Ok(json!({
+        "team": name.as_str(), "status": status, "sessionId": conversation.id.to_string(), "message": message,
+        "duration": now - began, "timestamp": now,
+    }))
+}
+
+pub(crate) struct TeamSleep;
+
+/// End the process of the agent that you talk to in a team; its session stays. An operator may say all.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamSleepArgs {
+    team: String,
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+    /// Also those that others talk to; only operators.
+    force: Option<bool>,
+}
+
+impl Tool for TeamSleep {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_sleep";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = TeamSleepArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamSleepArgs) -> Result<Reply, ToolError> {
+        let began = now_ms(cx);
+        let all = args.force.unwrap_or(false);
+        let command =
+            conversation::Command::Sleep { to: args.team.clone(), from: args.from_team, all };
+        let done = cx.submit(Command::Conversation(command)).await?;
+        let team = find(&done.state, &args.team)?.name.clone();
+        let slept: Vec<_> = done
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Agent(event) => Some(event.agent().clone()),
+                _ => None,
+            })
+            .collect();
+        let gone = cx
+            .wait(&Topic::Agents, cx.inline_wait(), |state| {
+                let sleeps = |id: &teamster_core::agent::AgentId| {
+                    state.agents.get(id.as_str()).is_none_or(|agent| agent.phase == Phase::Asleep)
+                };
+                slept.iter().all(sleeps).then_some(())
+            })
+            .await
+            .is_some();
+        let (status, message) = match (slept.is_empty(), gone) {
+            (true, _) => ("already_asleep", format!("Team {team} is already asleep")),
+            (false, true) => ("asleep", format!("Team {team} has been put to sleep")),
+            (false, false) => ("asleep", format!("Team {team} is going to sleep")),
+        };
+        let now = now_ms(cx);
+        Ok(Reply::Json(json!({
+            "team": team.as_str(), "status": status, "message": message, "duration": now - began, "timestamp": now,
+        })))
+    }
+}
+
+pub(crate) struct TeamWakeAll;
+
+/// Start the agents of all other teams, one after the other.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamWakeAllArgs {
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+    /// All at once, as far as the pool has room; default false.
+    parallel: Option<bool>,
+}
+
+impl Tool for TeamWakeAll {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_wake_all";
+    const NEEDS: Needs = Needs::Write;
+    const WAITS: bool = true;
+    type Args = TeamWakeAllArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamWakeAllArgs) -> Result<Reply, ToolError> {
+        let began = now_ms(cx);
+        let partner = Partner::of(cx.caller());
+        let state = cx.state();
+        let from = args.from_team;
+        let is_self =
+            |team: &Team| team.name.as_str() == from.as_deref().unwrap_or(partner.as_str());
+        let names: Vec<String> = state
+            .teams
+            .iter()
+            .filter(|team| !is_self(team))
+            .map(|team| team.name.to_string())
+            .collect();
+        let one = async |(n, name): (usize, &String)| match wake(cx, n, name, from.clone(), false)
+            .await
+        {
+            Ok(woken) => json!({
+                "team": name, "success": true, "status": woken["status"], "message": woken["message"],
+            }),
+            Err(error) => {
+                json!({"team": name, "success": false, "status": "waking", "error": error.says})
+            }
+        };
+        let results: Vec<Value> = if args.parallel.unwrap_or(false) {
+            futures_util::future::join_all(names.iter().enumerate().map(one)).await
+        } else {
+            let mut results = Vec::new();
+            for name in names.iter().enumerate() {
+                results.push(one(name).await);
+            }
+            results
+        };
+        let n_good = results.iter().filter(|result| result["success"] == true).count();
+        let now = now_ms(cx);
+        Ok(Reply::Json(json!({
+            "totalTeams": results.len(), "successCount": n_good, "failureCount": results.len() - n_good,
+            "results": results, "duration": now - began, "timestamp": now,
+        })))
+    }
+}
+
+pub(crate) struct TeamReport;
+
+/// See how your conversation with a team stands: what was said, what waits, what is being said.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamReportArgs {
+    team: String,
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+}
+
+impl Tool for TeamReport {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_report";
+    const NEEDS: Needs = Needs::Read;
+    type Args = TeamReportArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamReportArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        let team = find(&state, &args.team)?;
+        let is_other =
+            args.from_team.as_deref().is_some_and(|from| from != Partner::of(cx.caller()).as_str());
+        let conversation = own(cx, &state, team, args.from_team.as_deref())
+            .filter(|one| !is_other || state.conversations.visible(one.id, cx.caller()).is_ok());
+        let Some(conversation) = conversation else {
+            return Ok(Reply::Json(json!({
+                "team": team.name.as_str(), "hasSession": false, "hasProcess": false, "output": "",
+                "timestamp": now_ms(cx),
+            })));
+        };
+        let phase = agent_of(&state, conversation).map_or("ended", |agent| agent.phase.as_str());
+        let all: Vec<_> = tells(&state, conversation).collect();
+        let shown = &all[all.len().saturating_sub(REPORT_MESSAGES)..];
+        let mut output = String::new();
+        for tell in shown {
+            let _ = writeln!(output, "> {}", tell.message);
+            if let Progress::Settled { answer, how, .. } = &tell.progress {
+                let _ = writeln!(output, "{answer}");
+                if let How::Terminated { why } = how {
+                    let _ = writeln!(output, "(terminated: {why})");
+                }
+            }
+        }
+        if conversation.current.is_some() {
+            output.push_str(&cx.said(&conversation.agent));
+        }
+        Ok(Reply::Json(json!({
+            "team": team.name.as_str(), "sessionId": conversation.id.to_string(), "hasSession": true,
+            "hasProcess": is_awake(&state, conversation), "processState": phase, "agentId": conversation.agent.as_str(),
+            "queued": conversation.queue.len(), "output": output, "timestamp": now_ms(cx),
+        })))
+    }
+}
+
+pub(crate) struct TeamCacheRead;
+
+/// Read what was said in a conversation, newest last.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamCacheReadArgs {
+    session_id: String,
+    /// Default true.
+    include_messages: Option<bool>,
+    /// Messages of each entry, 1 to 100; default 10.
+    message_count: Option<i64>,
+    /// `json` or `text`; default json.
+    format: Option<String>,
+    /// The nextCursor of the last page.
+    cursor: Option<String>,
+}
+
+impl Tool for TeamCacheRead {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_cache_read";
+    const NEEDS: Needs = Needs::Read;
+    type Args = TeamCacheReadArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamCacheReadArgs) -> Result<Reply, ToolError> {
+        const PAGE: usize = 50;
+        let count = match args.message_count.map(u64::try_from) {
+            None => MESSAGES_USUAL,
+            Some(Ok(count)) if MESSAGES.contains(&count) => count,
+            Some(_) => return Err(invalid("messageCount must be between 1 and 100")),
+        };
+        let as_text = match args.format.as_deref() {
+            None | Some("json") => false,
+            Some("text") => true,
+            Some(_) => return Err(invalid("format is json or text")),
+        };
+        let state = cx.state();
+        let conversation = session(cx, &state, &args.session_id)?;
+        let start = match args.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
+            None => 0,
+            Some(cursor) => cursor.parse().map_err(|_| {
+                invalid("unknown cursor; pass the nextCursor of the last page, or none")
+            })?,
+        };
+        let all: Vec<_> = tells(&state, conversation).collect();
+        let of = |wanted: fn(&Tell) -> bool| all.iter().filter(|tell| wanted(tell)).count();
+        let stats = json!({
+            "totalEntries": all.len(), "activeEntries": of(|tell| !tell.is_settled()),
+            "completedEntries": of(|tell| progress_word(tell) == "completed"),
+        });
+        let page: Vec<_> = all.iter().skip(start).take(PAGE).collect();
+        let next = start + page.len();
+        let mut answer = json!({"sessionId": conversation.id.to_string(), "stats": stats});
+        if as_text {
+            let mut text = String::new();
+            for tell in page {
+                let _ =
+                    writeln!(text, "[{}] {}: {}", iso(tell.at), conversation.from, tell.message);
+                if let Progress::Settled { answer, at, .. } = &tell.progress {
+                    let status = progress_word(tell);
+                    let _ =
+                        writeln!(text, "[{}] {} ({status}): {answer}", iso(*at), conversation.to);
+                }
+            }
+            answer["text"] = text.into();
+        } else {
+            let with = args.include_messages.unwrap_or(true);
+            let entries = page.into_iter().map(|tell| {
+                let mut entry = entry(tell, usize::try_from(count).unwrap_or(usize::MAX));
+                if !with && let Some(entry) = entry.as_object_mut() {
+                    entry.remove("messages");
+                }
+                entry
+            });
+            answer["entries"] = entries.collect();
+        }
+        if next < all.len() {
+            answer["nextCursor"] = next.to_string().into();
+        }
+        Ok(Reply::Json(answer))
+    }
+}
+
+pub(crate) struct TeamCacheClear;
+
+/// Begin what team_cache_read shows of a conversation anew; the transcript stays.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamCacheClearArgs {
+    session_id: String,
+    /// Your own team, if you say it.
+    from_team: Option<String>,
+}
+
+impl Tool for TeamCacheClear {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_cache_clear";
+    const NEEDS: Needs = Needs::Write;
+    type Args = TeamCacheClearArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamCacheClearArgs) -> Result<Reply, ToolError> {
+        let own = Partner::of(cx.caller());
+        if args.from_team.as_deref().is_some_and(|from| from != own.as_str())
+            && cx.caller().kind == teamster_core::token::Kind::Agent
+        {
+            return Err(invalid(format!("you are {own}; fromTeam must be left out or say so")));
+        }
+        let id = session(cx, &cx.state(), &args.session_id)?.id;
+        let command = conversation::Command::Clear { conversation: id };
+        cx.submit(Command::Conversation(command)).await?;
+        Ok(Reply::Json(json!({
+            "success": true, "sessionId": id.to_string(), "message": "Cache cleared successfully",
+            "timestamp": now_ms(cx),
+        })))
+    }
+}
+
+pub(crate) struct TeamGetTeamName;
+
+/// Find out which team a directory belongs to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TeamGetTeamNameArgs {
+    /// An absolute path, such as your current directory.
+    pwd: String,
+}
+
+impl Tool for TeamGetTeamName {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_getTeamName";
+    const NEEDS: Needs = Needs::Read;
+    type Args = TeamGetTeamNameArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamGetTeamNameArgs) -> Result<Reply, ToolError> {
+        if !args.pwd.starts_with('/') || args.pwd.len() > 4_096 || args.pwd.contains('\0') {
+            return Err(invalid("pwd must be an absolute path"));
+        }
+        let state = cx.state();
+        Ok(Reply::Json(match state.teams.at(&args.pwd) {
+            Some(team) => {
+                json!({"found": true, "teamName": team.name.as_str(), "path": team.directory})
+            }
+            None => json!({"found": false}),
+        }))
+    }
+}
+
+pub(crate) struct TeamTeams;
+
+/// List the teams that you can tell something.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TeamTeamsArgs {
+    /// Default false.
+    include_process_details: Option<bool>,
+}
+
+impl Tool for TeamTeams {
+    const SET: Set = Set::Teams;
+    const NAME: &'static str = "team_teams";
+    const NEEDS: Needs = Needs::Read;
+    type Args = TeamTeamsArgs;
+
+    async fn call(cx: &Call<'_>, args: TeamTeamsArgs) -> Result<Reply, ToolError> {
+        let state = cx.state();
+        let details = args.include_process_details.unwrap_or(false);
+        let teams: Vec<Value> = state
+            .teams
+            .iter()
+            .map(|team| {
+                let awake = state
+                    .conversations
+                    .with(&team.name)
+                    .find(|conversation| is_awake(&state, conversation));
+                let skips = team.behaviour.permissions.otherwise
+                    == teamster_core::permission::Verdict::Allow;
+                let mut config = json!({
+                    "path": team.directory, "description": team.description, "idleTimeout": team.idle_ms,
+                    "skipPermissions": skips,
+                });
+                if let Some(color) = &team.color {
+                    config["color"] = (&**color).into();
+                }
+                let mut shown = json!({
+                    "name": team.name.as_str(), "status": if awake.is_some() { "awake" } else { "asleep" },
+                    "config": config,
+                });
+                if let (true, Some(conversation)) = (details, awake) {
+                    shown["process"] = json!({
+                        "agentId": conversation.agent.as_str(), "sessionId": conversation.id.to_string(),
+                        "messageCount": conversation.n_tells, "lastActivity": conversation.last_used_at.0,
+                    });
+                }
+                shown
+            })
+            .collect();
+        let n_awake = teams.iter().filter(|team| team["status"] == "awake").count();
+        Ok(Reply::Json(json!({
+            "totalTeams": teams.len(), "awakeTeams": n_awake, "asleepTeams": teams.len() - n_awake, "teams": teams,
+            "timestamp": now_ms(cx),
+        })))
+    }
+}

@@ -1,0 +1,126 @@
+//! The turns of an agent that speaks for a team: one for each message of its conversation, in order. In between it rests.
+
+use teamster_agents::agent::TurnEnd;
+use teamster_core::agent::{self, SleepWhy};
+use teamster_core::conversation::{self, Conversation, How};
+use teamster_core::ids::{ConversationId, TellId};
+use teamster_core::{Caller, Command, State};
+use tokio::time::Instant;
+
+use super::{Came, Talk};
+use crate::agents::resting::Rest;
+
+/// What an agent that lasts is in the middle of.
+#[derive(Default)]
+pub(super) struct Conversing {
+    pub(super) conversation: Option<ConversationId>,
+    /// The message that it answers.
+    pub(super) tell: Option<TellId>,
+    /// It has nothing to do, since then.
+    pub(super) rests: Option<(Rest, Instant)>,
+    /// Its program knows who it is.
+    knows_its_role: bool,
+}
+
+impl Talk<'_> {
+    /// Begins with the next message, or rests.
+    pub(super) async fn next_tell(&mut self, resumed: bool) -> Option<Came> {
+        self.conversing.rests = None;
+        self.conversing.knows_its_role |= resumed;
+        let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
+        let begin = conversation::Command::Begin { agent, incarnation };
+        let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
+        let done = match begun {
+            Ok(done) => done,
+            Err(failure) => return Some(Came::Off(failure.to_string())),
+        };
+        let conversation = done.state.conversations.of_agent(&self.agent.id)?;
+        self.conversing.conversation = Some(conversation.id);
+        let Some(tell) = conversation.current else {
+            let rest = self.shared.resting.enter(&self.agent.id);
+            self.conversing.rests = Some((rest, Instant::now()));
+            return None;
+        };
+        self.conversing.tell = Some(tell);
+        // What was begun before this process is gone on with.
+        let is_again = !done.events.iter().any(|event| {
+            matches!(event, teamster_core::Event::Conversation(conversation::Event::Begun { .. }))
+        });
+        let prompt = self.message(&done.state, conversation, tell, is_again)?;
+        self.last_words.clear();
+        self.message = None;
+        let begin = agent::Command::BeginTurn {
+            id: self.agent.id.clone(),
+            incarnation: self.agent.incarnation,
+        };
+        if let Err(refused) =
+            self.shared.hub.submit(Caller::hub(), Command::Agent(begin), None).await
+        {
+            self.settle(How::Terminated { why: refused.to_string().into() }).await;
+            return Some(Came::ToSleep(SleepWhy::Idle));
+        }
+        self.spending.begin();
+        match self.dialogue.prompt(&prompt) {
+            Ok(()) => None,
+            Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
+        }
+    }
+
+    /// Returns what the agent is told.
+    fn message(
+        &mut self,
+        state: &State,
+        conversation: &Conversation,
+        tell: TellId,
+        is_again: bool,
+    ) -> Option<String> {
+        let tell = state.conversations.tell(tell)?;
+        let role = (!std::mem::replace(&mut self.conversing.knows_its_role, true))
+            .then(|| self.role.prompt.to_string())
+            .filter(|prompt| !prompt.is_empty());
+        let again = is_again.then(|| {
+            "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
+                .to_owned()
+        });
+        let head = format!(
+            "Message from {} ({}). Your last words are sent back as the answer.",
+            conversation.from, tell.id
+        );
+        let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
+        Some(parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n---\n\n"))
+    }
+
+    /// Deals with the end of a turn, and goes on with the next message.
+    pub(super) async fn answered_tell(&mut self, end: TurnEnd) -> Option<Came> {
+        let why = match end {
+            TurnEnd::Done | TurnEnd::MaxTokens | TurnEnd::MaxTurns => None,
+            TurnEnd::Cancelled => Some("its turn was cancelled".to_owned()),
+            TurnEnd::Refused => Some("the model would not go on".to_owned()),
+            TurnEnd::Failed { message } => {
+                if let Some((until, why)) = self.limit.take() {
+                    return Some(Came::ToAPause { until, why });
+                }
+                Some(message)
+            }
+            TurnEnd::Gone => {
+                return Some(Came::Off(
+                    self.last_signs("its program ended in the middle of its turn"),
+                ));
+            }
+        };
+        self.spend().await;
+        let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
+        self.settle(how).await;
+        self.next_tell(true).await
+    }
+
+    /// Says what came of the message under way, with what was said so far.
+    pub(super) async fn settle(&mut self, how: How) {
+        let Some(tell) = self.conversing.tell.take() else { return };
+        let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
+        let answer = self.last_words.trim().to_owned();
+        let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+        self.shared.tell_hub(Command::Conversation(settle)).await;
+        self.shared.hub.words().set(&self.agent.id, "");
+    }
+}

@@ -1,0 +1,129 @@
+//! The configured teams as the core knows them, and the project that the hub was started in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use teamster_core::TeamName;
+use teamster_core::role::RoleName;
+use teamster_core::team::Team;
+use teamster_mcp::access::parse_grants;
+use teamster_mcp::catalogue::Catalogue;
+
+use crate::config;
+use crate::settings::{Configuration, TeamFields};
+
+const IDLE_MINUTES_USUAL: u32 = 60;
+/// What a team's agents may use that does not say it otherwise: the shared list, the backlog to read, and other teams.
+const DEFAULT_GRANTS: [&str; 4] = ["session", "teams", "agents:list_agents", "yaks"];
+/// What agents of a team are told that has no role.
+const PROMPT: &str = "You look after the project in this directory, and answer what other teams and people tell you about \
+                      it. Look before you answer; change files only if you are asked to. If you need something from \
+                      another project, `team_teams` shows which there are and `team_tell` asks them. Answer briefly: your \
+                      last words are sent back.";
+/// Which role's limits and rules a team has that names none.
+const DEFAULT_ROLE: &str = "coder";
+
+/// Returns the teams there are. One that cannot be used is left out and said so.
+pub(super) fn read(
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+    project: &Path,
+) -> Vec<Team> {
+    let mut teams = Vec::new();
+    for (name, fields) in &configuration.settings.teams {
+        match team(name.as_str(), fields, configuration, search_path) {
+            Ok(team) => teams.push(team),
+            Err(error) => tracing::warn!(team = name.as_str(), error, "a team is not usable"),
+        }
+    }
+    // The project that the hub was started in is one, unless somebody has described it.
+    let path = project.to_string_lossy();
+    let is_known = teams.iter().any(|team| *team.directory == *path);
+    let name = normalised(project);
+    if !is_known && !name.is_empty() && teams.iter().all(|team| team.name.as_str() != name) {
+        let fields = TeamFields { path: path.into_owned(), ..TeamFields::default() };
+        teams.extend(team(&name, &fields, configuration, search_path));
+    }
+    teams
+}
+
+/// Returns what a directory is called, as a team.
+fn normalised(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.' | '-');
+    let name: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+    name.replace("..", "-").chars().take(100).collect()
+}
+
+fn team(
+    name: &str,
+    fields: &TeamFields,
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+) -> Result<Team, String> {
+    let name = TeamName::parse(name).map_err(|error| error.to_string())?;
+    if matches!(name.as_str(), "operator" | "hub") {
+        return Err("the name belongs to the hub or its operator".to_owned());
+    }
+    let path = match fields.path.strip_prefix("~/") {
+        Some(rest) => config::home().map_err(|error| error.to_string())?.join(rest),
+        None => PathBuf::from(&fields.path),
+    };
+    if !path.is_absolute() {
+        return Err("its path is not absolute; write it in full, or as ~/…".to_owned());
+    }
+    // What is named by a link is known by what it leads to, as programs tell where they are.
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    let directory = path.to_str().ok_or("its path is not text")?;
+    let base = fields.role.as_ref().map_or(DEFAULT_ROLE, |role| role.as_str());
+    let mut role = configuration.roles.find(base)?.clone();
+    if let Some(program) = &fields.program {
+        role.program = Some(program.clone());
+    }
+    if let Some(model) = &fields.model {
+        role.model = Some(model.to_string());
+    }
+    if let Some(permissions) = &fields.permissions {
+        role.permissions = permissions.clone();
+    }
+    let mut behaviour = super::convert(&role, configuration, search_path)?;
+    behaviour.name = RoleName::of_team(&name);
+    behaviour.directory = None;
+    if fields.role.is_none() {
+        behaviour.prompt = PROMPT.into();
+    }
+    let grants: Vec<String> = match &fields.tools {
+        Some(tools) => tools.iter().map(ToString::to_string).collect(),
+        None => DEFAULT_GRANTS.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
+    let idle_minutes = fields.idle_minutes.map_or(IDLE_MINUTES_USUAL, |minutes| minutes.get());
+    Ok(Team {
+        directory: directory.into(),
+        description: fields
+            .description
+            .as_ref()
+            .map(|line| line.as_str())
+            .unwrap_or_default()
+            .into(),
+        color: fields.color.as_ref().map(|color| color.as_str().into()),
+        idle_ms: u64::from(idle_minutes) * 60_000,
+        remote: None,
+        behaviour: Arc::new(behaviour),
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_called_what_a_team_can_be_called() {
+        for (path, name) in
+            [("/home/ann/my app", "my-app"), ("/x/größe", "gr--e"), ("/x/a..b", "a-b"), ("/", "")]
+        {
+            assert_eq!(normalised(Path::new(path)), name);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `teamster tell`, `wake`, `sleep`, `teams` and `transcript`: other projects' agents for people.
+
+use std::fmt::Write as _;
+use std::io::Read;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::{connect_to_hub, dim, print, say};
+use crate::client::Client;
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TellArgs {
+    /// The team
+    team: String,
+
+    /// What to tell it; `-` reads it from stdin
+    message: String,
+
+    /// The team to speak for [default: yourself]
+    #[arg(long, value_name = "TEAM")]
+    from: Option<String>,
+
+    /// Do not wait for the answer
+    #[arg(long)]
+    no_wait: bool,
+
+    /// How long to wait for the answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    timeout: u32,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WakeArgs {
+    /// The team
+    team: String,
+
+    /// The team to speak for [default: yourself]
+    #[arg(long, value_name = "TEAM")]
+    from: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SleepArgs {
+    /// The team
+    team: String,
+
+    /// The team to speak for [default: yourself]
+    #[arg(long, value_name = "TEAM")]
+    from: Option<String>,
+
+    /// All of its agents, whoever talks to them
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TeamsArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One request waits no longer than the hub lets it.
+const WAIT_MS: u64 = 40_000;
+
+pub(super) async fn tell(data: &DataFiles, args: TellArgs) -> anyhow::Result<()> {
+    let mut message = args.message;
+    if message == "-" {
+        message.clear();
+        std::io::stdin()
+            .read_to_string(&mut message)
+            .context("cannot read the message from stdin")?;
+    }
+    let mut client = connect_to_hub(data).await?;
+    // The message is sent once; its answer is waited for by reading it again, however long that takes.
+    let arguments = json!({"toTeam": args.team, "message": message, "fromTeam": args.from, "waitForResponse": false});
+    let told = call(&mut client, "team_tell", &arguments).await?;
+    let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
+    if args.no_wait {
+        if args.json {
+            return print(&told.to_string());
+        }
+        print(tell)?;
+        say(&format!("its answer will be in `{}`", data.call(&format!("transcript {session}"))));
+        return Ok(());
+    }
+    let mut left_ms = u64::from(args.timeout) * 1_000;
+    loop {
+        let wait_ms = left_ms.min(WAIT_MS);
+        let path = format!("/api/tells/{tell}?wait_ms={wait_ms}");
+        let answer = client.get(&path).await?;
+        left_ms -= wait_ms;
+        if answer["status"] == "queued" || answer["status"] == "active" {
+            if left_ms > 0 {
+                say(&format!("{} still works on it", args.team));
+                continue;
+            }
+            if args.json {
+                print(&answer.to_string())?;
+            } else {
+                print(word(&answer, "answer"))?;
+                say(&format!(
+                    "that is what it has said so far; the rest will be in `{}`",
+                    data.call(&format!("transcript {session}"))
+                ));
+            }
+            return Err(super::Refused.into());
+        }
+        if args.json {
+            print(&answer.to_string())?;
+        } else if !word(&answer, "answer").is_empty() {
+            print(word(&answer, "answer"))?;
+        }
+        if answer["status"] == "completed" {
+            return Ok(());
+        }
+        say(&format!("{}: {}", word(&answer, "status"), word(&answer, "reason")));
+        return Err(super::Refused.into());
+    }
+}
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+async fn call(client: &mut Client, tool: &str, arguments: &Value) -> anyhow::Result<Value> {
+    let (text, failed) = client.call_tool("/mcp/teams", tool, arguments, None).await?;
+    let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
+    if failed {
+        bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+    }
+    Ok(answer)
+}
+
+pub(super) async fn wake(data: &DataFiles, args: WakeArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let arguments = json!({"team": args.team, "fromTeam": args.from, "clearCache": false});
+    let answer = call(&mut client, "team_wake", &arguments).await?;
+    if args.json { print(&answer.to_string()) } else { print(word(&answer, "message")) }
+}
+
+pub(super) async fn sleep(data: &DataFiles, args: SleepArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let arguments = json!({"team": args.team, "fromTeam": args.from, "force": args.all});
+    let answer = call(&mut client, "team_sleep", &arguments).await?;
+    if args.json { print(&answer.to_string()) } else { print(word(&answer, "message")) }
+}
+
+pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let answer = call(&mut client, "team_teams", &json!({"includeProcessDetails": true})).await?;
+    if args.json {
+        return print(&answer.to_string());
+    }
+    let mut text = String::new();
+    for team in answer["teams"].as_array().into_iter().flatten() {
+        let config = &team["config"];
+        let _ = writeln!(
+            text,
+            "{:<20} {:<7} {}  {}",
+            word(team, "name"),
+            word(team, "status"),
+            word(config, "path"),
+            dim(word(config, "description")),
+        );
+    }
+    if text.is_empty() {
+        say("there are no teams; describe them in [teams.NAME] of teamster.toml");
+        return Ok(());
+    }
+    print(text.trim_end())
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TranscriptArgs {
+    /// The conversation, such as CONV-1, or the team that told
+    from: String,
+
+    /// The team that was told
+    to: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn transcript(data: &DataFiles, args: TranscriptArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let session = match &args.to {
+        None => args.from.clone(),
+        Some(to) => {
+            let arguments = json!({"team": to, "fromTeam": args.from});
+            let report = call(&mut client, "team_report", &arguments).await?;
+            let session = report["sessionId"].as_str();
+            session.with_context(|| format!("{} has told {to} nothing yet", args.from))?.to_owned()
+        }
+    };
+    let mut cursor = Value::Null;
+    loop {
+        let format = if args.json { "json" } else { "text" };
+        let arguments =
+            json!({"sessionId": session, "format": format, "messageCount": 100, "cursor": cursor});
+        let page = call(&mut client, "team_cache_read", &arguments).await?;
+        if args.json {
+            for entry in page["entries"].as_array().into_iter().flatten() {
+                print(&entry.to_string())?;
+            }
+        } else {
+            print(word(&page, "text").trim_end())?;
+        }
+        cursor = page["nextCursor"].clone();
+        if cursor.is_null() {
+            return Ok(());
+        }
+    }
+}
