@@ -56,7 +56,7 @@ pub(super) fn good_calls() -> Vec<(&'static str, Value)> {
             json!({"sessionId": "CONV-1", "includeMessages": true, "messageCount": 5, "format": "text", "cursor": "0"}),
         ),
         ("team_cache_clear", json!({"sessionId": "CONV-1", "fromTeam": "web"})),
-        ("team_getTeamName", json!({"pwd": "/work/api"})),
+        ("team_getTeamName", json!({"pwd": "/projects/api"})),
         ("team_teams", json!({"includeProcessDetails": true})),
         (
             "create_yak",
