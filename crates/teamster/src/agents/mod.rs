@@ -201,7 +201,7 @@ impl Runner {
             {
                 return look_again;
             }
-            let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some();
+            let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some() || agent.lasts();
             let next = state
                 .agents
                 .queued()

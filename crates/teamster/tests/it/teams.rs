@@ -231,3 +231,59 @@ fn those_who_rest_longest_make_room() {
     assert!(log.contains("agent api-1 sleeps: others needed its place"), "{log}");
     assert!(Path::new(&teams.path("api")).is_dir());
 }
+
+/// Many tell many at once, with room for few: all are answered, in order, and nobody who is at work makes room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_small_pool_answers_everybody_in_order() {
+    const TEAMS: usize = 20;
+    const TELLERS: usize = 5;
+    const MESSAGES: usize = 40;
+    let home = tempfile::tempdir().expect("a directory");
+    let mut settings = String::from("[pool]\nrunning = 5\nlive = 5\n");
+    for n in 0..TEAMS {
+        let path = home.path().join(format!("team{n}"));
+        std::fs::create_dir_all(&path).expect("it can be made");
+        let _ = writeln!(settings, "[teams.team{n}]\npath = {path:?}");
+    }
+    let world = World::start(&settings);
+    let tellers = (0..TELLERS).map(async |teller| {
+        let token = world.hub.token(&format!("teller{teller}"), "teams");
+        let mut client = world.hub.modern(&token, "/mcp/teams").await;
+        // First all are sent, then the answers are read, so that conversations have queues.
+        let mut sessions = std::collections::BTreeMap::new();
+        for n in 0..MESSAGES {
+            let team = format!("team{}", (n + teller) % (TEAMS / 2));
+            let message = format!("! say answer {n}");
+            let tell = json!({"toTeam": team, "message": message, "waitForResponse": false});
+            let (told, failed) = call(&mut client, "team_tell", tell).await;
+            assert!(!failed, "{told}");
+            sessions.insert(team, told["sessionId"].clone());
+        }
+        // The last of each conversation is answered after all before it.
+        for (team, session) in &sessions {
+            let tell = json!({"toTeam": team, "message": "! say last", "timeout": 45_000});
+            let (told, _) = call(&mut client, "team_tell", tell).await;
+            assert_eq!(told["response"], "last", "{told}");
+            let read = json!({"sessionId": session, "messageCount": 100});
+            let (cache, _) = call(&mut client, "team_cache_read", read).await;
+            let n = |entry: &Value| {
+                let answer = entry["messages"][1]["data"]["text"].as_str().unwrap_or_default();
+                answer.strip_prefix("answer ").map(|n| n.parse::<usize>().expect("a number"))
+            };
+            let entries = cache["entries"].as_array().expect("there are entries");
+            let answers: Vec<_> = entries.iter().filter_map(n).collect();
+            assert!(answers.is_sorted() && answers.len() == entries.len() - 1, "{cache}");
+        }
+    });
+    futures_util::future::join_all(tellers).await;
+    let log = world.hub.ok(&["log"]);
+    assert!(!log.contains("has no answer"), "{log}");
+    assert!(log.contains("others needed its place"), "the pool was never full");
+}
+
+#[test]
+fn a_teller_that_waits_holds_no_place() {
+    let teams = Teams::start("[pool]\nrunning = 1\nlive = 1\n");
+    let script = "! call team_tell {\"toTeam\":\"web\",\"message\":\"! call team_tell {\\\"toTeam\\\":\\\"ops\\\",\\\"message\\\":\\\"! say deep\\\"}\\n! say $$last.response\"}\n! say $last.response";
+    assert_eq!(teams.tell("api", script), "deep");
+}
