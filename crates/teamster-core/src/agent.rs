@@ -619,6 +619,11 @@ impl Agents {
         children.filter_map(|(_, child)| self.by_id.get(child))
     }
 
+    /// Returns when the first account has something left again, of those that have nothing now.
+    pub fn next_account(&self, now: Timestamp) -> Option<Timestamp> {
+        self.accounts.values().copied().filter(|at| *at > now).min()
+    }
+
     /// Returns until when an account has nothing left, if that was said.
     pub fn account_parked_until(&self, account: &str) -> Option<Timestamp> {
         self.accounts.get(account).copied()
@@ -1248,6 +1253,8 @@ impl Agents {
         });
         let parked = self.accounts.iter().filter(|(_, at)| **at > now);
         self.accounts = parked.map(|(account, at)| (account.clone(), *at)).collect();
+        // Who is told another end waits for the later one, like all of the account.
+        let until = self.accounts.get(account).map_or(until, |known| until.max(*known));
         self.accounts.insert(account.clone(), until);
     }
 

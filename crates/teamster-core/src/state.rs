@@ -404,13 +404,9 @@ impl State {
                 let (id, principal) = (token.id, token.principal.clone());
                 all.extend(self.with_releases(vec![token::Event::Ended { id, principal, why }]));
             }
-            let slept = match &event {
-                agent::Event::Slept { id, why } => Some((id.clone(), why.clone())),
-                _ => None,
-            };
-            all.push(Event::Agent(event));
-            if let Some((id, why)) = slept {
-                all.extend(self.after_sleep(&id, &why));
+            all.push(Event::Agent(event.clone()));
+            if let agent::Event::Slept { id, why } = &event {
+                all.extend(self.after_sleep(id, why));
             }
         }
         all
@@ -426,7 +422,14 @@ impl State {
             agent::SleepWhy::Failed { says } => (&**says, false),
             agent::SleepWhy::NotStarted { says } => (&**says, true),
         };
-        let queued = conversation.queue.iter().filter(|_| with_queue).copied();
+        // A failure costs one message, the one under way or the next, so that it does not come again and again.
+        let fails = matches!(why, agent::SleepWhy::Failed { .. }) && conversation.current.is_none();
+        let n_queued = match (with_queue, fails) {
+            (true, _) => conversation.queue.len(),
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        let queued = conversation.queue.iter().take(n_queued).copied();
         let over: Vec<crate::ids::TellId> =
             conversation.current.into_iter().chain(queued).collect();
         let goes_on = conversation.queue.iter().any(|tell| !over.contains(tell));

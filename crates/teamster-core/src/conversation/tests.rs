@@ -312,3 +312,19 @@ fn chains_end() {
     }
     expect![[r#"Some((7, "this message would be number 9 of a chain in which each was caused by the one before; finish with what you know instead of telling somebody again"))"#]].assert_eq(&format!("{refused:?}"));
 }
+
+/// Whatever goes wrong again and again, each time costs a message: nothing is begun for ever.
+#[test]
+fn a_failure_before_a_message_was_begun_costs_one() {
+    let told = vec![("wendy", tell("api", "one")), ("wendy", tell("api", "two"))];
+    let failed = agent::SleepWhy::Failed { says: "broken".into() };
+    let sleep = agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: failed };
+    let mut given = Given::ann_and_bob();
+    for (who, command) in [people(), told, vec![admit("api-1", 50)]].concat() {
+        given.by(who, command);
+    }
+    given.by("hub", Any::Agent(sleep));
+    let conversation = given.state.conversations.iter().next().unwrap();
+    assert_eq!(conversation.queue.iter().copied().collect::<Vec<_>>(), [TellId(2)]);
+    assert!(given.state.conversations.tell(TellId(1)).unwrap().is_settled());
+}

@@ -372,8 +372,9 @@ impl Talk<'_> {
         tokio::pin!(exited);
         let mut has_exited = false;
         let answers = hub.watch(&Topic::Agent(id.clone()));
-        // What is told is told to all agents, because it may wake one.
-        let messages = hub.watch(&Topic::Agents);
+        let conversation = hub.state().conversations.of_agent(&id).map(|one| one.id);
+        let topic = conversation.map_or_else(|| Topic::Agent(id.clone()), Topic::Conversation);
+        let messages = hub.watch(&topic);
         loop {
             // A tool at work is silent for as long as it takes.
             let stall = match self.open_calls.is_empty() {
@@ -394,7 +395,6 @@ impl Talk<'_> {
                 Some((rest, since)) => (true, rest.is_over.clone(), *since + idle_ms),
                 None => (false, CancellationToken::new(), Instant::now()),
             };
-            let conversation = self.conversing.conversation;
             let told = messages.until(&hub, |state| {
                 let conversation = state.conversations.get(conversation?)?;
                 (!conversation.queue.is_empty()).then_some(())

@@ -171,6 +171,7 @@ impl Runner {
             tokio::select! {
                 () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
                 () = hub.idlers().more() => {}
+                () = self.shared.resting.more() => {}
                 () = failures.more.notified() => {}
                 () = async { match wait {
                     Some(at) => self.shared.clock.sleep_until(at).await,
@@ -231,9 +232,10 @@ impl Runner {
 
     /// Returns when the first agent may be started that may not be started now.
     fn look_again(&self, now: Timestamp) -> Option<Timestamp> {
-        let state = self.shared.hub.state();
-        let spared = |agent: &Arc<Agent>| self.spared_until(&state, agent, now);
-        state.agents.queued().filter_map(spared).min()
+        let failing = self.failing.values().map(|failing| failing.not_before);
+        let failing = failing.filter(|at| *at > now).min();
+        let account = self.shared.hub.state().agents.next_account(now);
+        [failing, account].into_iter().flatten().min()
     }
 
     /// Those that only wait take no room among the running, but all take room among the living; unless nobody but waiters
@@ -267,9 +269,15 @@ impl Runner {
         let Some(agent) = done.state.agents.get(id.as_str()).cloned() else { return true };
         let Some(role) = done.state.behaviour(&agent).cloned() else {
             let why = format!("the role or team {} is gone", agent.role);
-            let outcome = agent::Outcome::failed(agent::Ending::Crashed, why);
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
-            self.shared.tell(agent::Command::End { id, incarnation, outcome }).await;
+            let command = if agent.lasts() {
+                let why = agent::SleepWhy::NotStarted { says: why.into() };
+                agent::Command::Sleep { id, incarnation, why }
+            } else {
+                let outcome = agent::Outcome::failed(agent::Ending::Crashed, why);
+                agent::Command::End { id, incarnation, outcome }
+            };
+            self.shared.tell(command).await;
             return true;
         };
         let (shared, failures) = (self.shared.clone(), self.failures.clone());

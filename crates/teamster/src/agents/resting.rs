@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use teamster_core::agent::AgentId;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Who rests, in the order in which they began to.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     all: Mutex<All>,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +34,14 @@ impl Resting {
         all.last += 1;
         let (number, is_over) = (all.last, CancellationToken::new());
         all.by_age.insert(number, (agent.clone(), is_over.clone()));
+        drop(all);
+        self.changed.notify_one();
         Rest { resting: self.clone(), number, is_over }
+    }
+
+    /// Waits until somebody begins to rest. Whoever asks is told also of what happened since it asked last.
+    pub(super) async fn more(&self) {
+        self.changed.notified().await;
     }
 
     pub(super) fn contains(&self, agent: &AgentId) -> bool {

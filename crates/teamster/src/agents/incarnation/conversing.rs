@@ -3,7 +3,7 @@
 use teamster_agents::agent::TurnEnd;
 use teamster_core::agent::{self, SleepWhy};
 use teamster_core::conversation::{self, Conversation, How};
-use teamster_core::ids::{ConversationId, TellId};
+use teamster_core::ids::TellId;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
@@ -13,7 +13,6 @@ use crate::agents::resting::Rest;
 /// What an agent that lasts is in the middle of.
 #[derive(Default)]
 pub(super) struct Conversing {
-    pub(super) conversation: Option<ConversationId>,
     /// The message that it answers.
     pub(super) tell: Option<TellId>,
     /// It has nothing to do, since then.
@@ -35,7 +34,6 @@ impl Talk<'_> {
             Err(failure) => return Some(Came::Off(failure.to_string())),
         };
         let conversation = done.state.conversations.of_agent(&self.agent.id)?;
-        self.conversing.conversation = Some(conversation.id);
         let Some(tell) = conversation.current else {
             let rest = self.shared.resting.enter(&self.agent.id);
             self.conversing.rests = Some((rest, Instant::now()));
