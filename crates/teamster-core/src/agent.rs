@@ -4,19 +4,27 @@
 //! is started. Each start is an incarnation with a token of its own; when it ends, the token ends in the same commit.
 //! Limits form a tree: whatever an agent uses up counts for everybody above it too.
 
+mod event;
+mod outcome;
+mod refusal;
+
 use std::fmt;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
-use crate::compaction::Fate;
 use crate::ids::TokenId;
 use crate::role::{Limits, RoleName, Roles};
-use crate::spending::{Spent, Used, dollars};
-use crate::text::{self, BadText};
+use crate::spending::{Spent, Used};
+use crate::text;
 use crate::token::{Kind, SecretHash};
-use crate::{Caller, Context, DossierName, PrincipalName, Record, Summary, TeamName, Timestamp};
+use crate::{Caller, Context, DossierName, PrincipalName, Record, TeamName, Timestamp};
+
+pub use self::event::{Event, SleepWhy, Why};
+use self::outcome::bounded;
+pub use self::outcome::{Ending, Outcome, Status};
+pub use self::refusal::Refusal;
 
 /// As long as a task may be: a spec fits, a repository does not.
 pub const PROMPT_BYTES_MAX: usize = 64 * 1024;
@@ -99,86 +107,6 @@ impl Phase {
             Self::Asleep => "asleep",
             Self::Ending => "ending",
             Self::Ended => "ended",
-        }
-    }
-}
-
-/// How an agent ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// It finished its turn.
-    Completed,
-    /// Somebody ended it.
-    Aborted,
-    /// Its program failed.
-    Crashed,
-    /// It took too long, or was silent for too long.
-    TimedOut,
-}
-
-impl Ending {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Aborted => "aborted",
-            Self::Crashed => "crashed",
-            Self::TimedOut => "timed_out",
-        }
-    }
-}
-
-/// What an agent says of its own work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    Success,
-    Partial,
-    Failed,
-    Blocked,
-}
-
-impl Status {
-    pub const ALL: [Self; 4] = [Self::Success, Self::Partial, Self::Failed, Self::Blocked];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-            Self::Blocked => "blocked",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
-}
-
-/// What came of an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub ending: Ending,
-    pub status: Status,
-    pub summary: Arc<str>,
-    pub changes: Vec<Arc<str>>,
-    pub issues: Vec<Arc<str>>,
-    pub questions: Vec<Arc<str>>,
-    /// Millionths of a dollar, if the program told.
-    pub cost_microdollars: Option<u64>,
-}
-
-impl Outcome {
-    /// An outcome of which nothing is known but why.
-    pub fn failed(ending: Ending, summary: impl Into<Arc<str>>) -> Self {
-        Self {
-            ending,
-            status: Status::Failed,
-            summary: summary.into(),
-            changes: Vec::new(),
-            issues: Vec::new(),
-            questions: Vec::new(),
-            cost_microdollars: None,
         }
     }
 }
@@ -368,191 +296,6 @@ pub enum Command {
     },
     /// Ends every agent whose time is over. The hub's timer says when to look.
     Expire,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    Drafted {
-        id: AgentId,
-        number: u32,
-        draft: Draft,
-    },
-    Admitted {
-        id: AgentId,
-        token: TokenId,
-    },
-    Begun {
-        id: AgentId,
-        session: Arc<str>,
-    },
-    TurnBegun {
-        id: AgentId,
-    },
-    Spent {
-        id: AgentId,
-        used: Used,
-    },
-    Parked {
-        id: AgentId,
-        account: Arc<str>,
-        until: Timestamp,
-        why: Arc<str>,
-    },
-    Adopted {
-        id: AgentId,
-        number: u32,
-        draft: Draft,
-        token: TokenId,
-        session: Option<Arc<str>>,
-    },
-    Resumed {
-        id: AgentId,
-        prompt: Arc<str>,
-    },
-    Convened {
-        id: AgentId,
-        number: u32,
-        draft: Draft,
-    },
-    Woken {
-        id: AgentId,
-    },
-    Slept {
-        id: AgentId,
-        why: SleepWhy,
-    },
-    Unparked {
-        id: AgentId,
-        account: Arc<str>,
-    },
-    Interrupted {
-        id: AgentId,
-        why: Arc<str>,
-        #[serde(default)]
-        blameless: bool,
-    },
-    KillAsked {
-        id: AgentId,
-        why: Why,
-    },
-    Ended {
-        id: AgentId,
-        outcome: Outcome,
-    },
-    Warned {
-        id: AgentId,
-        says: Arc<str>,
-    },
-}
-
-/// Why an agent is being ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    Killed,
-    /// The one above it was.
-    WithParent,
-    /// Its time, or that of one above it, is over.
-    OutOfTime,
-    /// It is to sleep.
-    ToSleep,
-}
-
-/// Why one that lasts has no process any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SleepWhy {
-    /// It had nothing to do for long.
-    Idle,
-    /// Others needed its place.
-    Room,
-    /// Somebody said so.
-    Asked,
-    /// Its program failed in the middle.
-    Failed { says: Arc<str> },
-    /// Its program could not be started.
-    NotStarted { says: Arc<str> },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("Unknown role \"{role}\". Available: {available} (roles are read when the hub starts)")]
-    UnknownRole { role: String, available: String },
-    #[error(
-        "no program is installed that could play {0}: install one (`teamster program list` shows which are known) and start \
-         the hub again, or try it out with the one that needs none (`teamster up --set program=scripted`)"
-    )]
-    NoProgram(RoleName),
-    // Another's agent is answered like one that never was.
-    #[error("No agent with ID \"{0}\" found; list_agents shows those there are")]
-    UnknownAgent(String),
-    #[error(transparent)]
-    Text(#[from] BadText),
-    #[error(transparent)]
-    Dossier(#[from] crate::ids::BadName),
-    #[error("there are as many dossiers as a workspace can have; use one of them")]
-    TooManyDossiers,
-    #[error("{0} is not an absolute path; name the directory in full")]
-    Directory(String),
-    #[error(
-        "you are {depth} generations deep, which is the limit; do this work yourself, or report what should be drafted"
-    )]
-    TooDeep { depth: u32 },
-    #[error("{who} has {limit} agents under way, which is the limit; await or kill one first")]
-    TooManyChildren { who: String, limit: u32 },
-    #[error(
-        "{limit} agents have been drafted below {who}, which is the limit; finish with what you have"
-    )]
-    TotalSpent { who: String, limit: u32 },
-    #[error("the {limit} turns of {who} are used up; finish with what you have")]
-    TurnsSpent { who: String, limit: u32 },
-    #[error("the time of {who} is over; finish with what you have")]
-    TimeSpent { who: String },
-    #[error("the {} of {who} are spent; finish with what you have", dollars(*.limit))]
-    MoneySpent { who: String, limit: u64 },
-    #[error("the {limit} tokens of {who} are used up; finish with what you have")]
-    TokensSpent { who: String, limit: u64 },
-    #[error("only a person can say that an agent is theirs")]
-    OperatorsOnly,
-    #[error("{0} is neither parked nor adopted with a session that its program can go on with")]
-    NotResumable(AgentId),
-    #[error("{0} waits for its account and goes on with the task it has; leave the prompt out")]
-    HasItsTask(AgentId),
-    #[error(
-        "there are {LIVE_MAX} agents queued or under way, which is the limit; wait for some to end"
-    )]
-    TooMany,
-    #[error("you are being ended; nothing more can be drafted")]
-    BeingEnded,
-    #[error("only the hub itself says how its agents are")]
-    HubOnly,
-    #[error("agent {0} is not in a state for this")]
-    OutOfStep(AgentId),
-}
-
-impl Refusal {
-    /// Returns the name by which programs know the refusal.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::UnknownRole { .. } => "UnknownRole",
-            Self::NoProgram(_) => "NoProgram",
-            Self::UnknownAgent(_) => "UnknownAgent",
-            Self::Text(_) | Self::Dossier(_) | Self::Directory(_) => "ValidationError",
-            Self::TooDeep { .. }
-            | Self::TooManyChildren { .. }
-            | Self::TotalSpent { .. }
-            | Self::TurnsSpent { .. }
-            | Self::TimeSpent { .. }
-            | Self::MoneySpent { .. }
-            | Self::TokensSpent { .. }
-            | Self::BeingEnded
-            | Self::TooManyDossiers
-            | Self::TooMany => "LimitReached",
-            Self::HubOnly | Self::OperatorsOnly => "Forbidden",
-            Self::OutOfStep(_) | Self::NotResumable(_) | Self::HasItsTask(_) => "OutOfStep",
-        }
-    }
 }
 
 /// The view of all agents.
@@ -1359,158 +1102,6 @@ fn has_means(agent: &Agent) -> Result<(), Refusal> {
             Err(Refusal::TokensSpent { who: who(), limit })
         }
         _ => Ok(()),
-    }
-}
-
-/// Cuts an outcome down to what is kept.
-fn bounded(outcome: &Outcome) -> Outcome {
-    // It is shown to people, on terminals that such characters would steer.
-    let plain =
-        |text: &str| text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "");
-    let entries = |entries: &[Arc<str>]| {
-        let kept = entries.iter().take(ENTRIES_MAX);
-        kept.map(|entry| text::beginning(&plain(entry), ENTRY_BYTES_MAX)).collect()
-    };
-    Outcome {
-        ending: outcome.ending,
-        status: outcome.status,
-        summary: text::beginning(&plain(&outcome.summary), OUTCOME_BYTES_MAX),
-        changes: entries(&outcome.changes),
-        issues: entries(&outcome.issues),
-        questions: entries(&outcome.questions),
-        cost_microdollars: outcome.cost_microdollars,
-    }
-}
-
-impl Event {
-    pub fn agent(&self) -> &AgentId {
-        match self {
-            Self::Drafted { id, .. }
-            | Self::Admitted { id, .. }
-            | Self::Begun { id, .. }
-            | Self::TurnBegun { id }
-            | Self::Spent { id, .. }
-            | Self::Parked { id, .. }
-            | Self::Adopted { id, .. }
-            | Self::Resumed { id, .. }
-            | Self::Unparked { id, .. }
-            | Self::Convened { id, .. }
-            | Self::Woken { id }
-            | Self::Slept { id, .. }
-            | Self::Interrupted { id, .. }
-            | Self::KillAsked { id, .. }
-            | Self::Ended { id, .. }
-            | Self::Warned { id, .. } => id,
-        }
-    }
-
-    /// Returns how much text the event carries, for bounds.
-    pub(crate) fn text_bytes(&self) -> usize {
-        match self {
-            Self::Drafted { draft, .. } => draft.prompt.len() + draft.directory.len(),
-            Self::Ended { outcome, .. } => {
-                let Outcome { summary, changes, issues, questions, .. } = outcome;
-                let entries = changes.iter().chain(issues).chain(questions);
-                summary.len() + entries.map(|entry| entry.len()).sum::<usize>()
-            }
-            Self::Interrupted { why, .. } | Self::Parked { why, .. } => why.len(),
-            Self::Resumed { prompt, .. } => prompt.len(),
-            Self::Warned { says, .. } => says.len(),
-            Self::Admitted { .. }
-            | Self::Adopted { .. }
-            | Self::Convened { .. }
-            | Self::Woken { .. }
-            | Self::Slept { .. }
-            | Self::Begun { .. }
-            | Self::TurnBegun { .. }
-            | Self::Spent { .. }
-            | Self::Unparked { .. }
-            | Self::KillAsked { .. } => 0,
-        }
-    }
-
-    pub(crate) fn fate(&self) -> Fate {
-        match self {
-            Self::Begun { id, .. } => Fate::KeptIfLast(vec![format!("{id} session")]),
-            Self::Warned { .. } => Fate::Dropped,
-            Self::Drafted { .. }
-            | Self::Admitted { .. }
-            | Self::Adopted { .. }
-            | Self::Resumed { .. }
-            | Self::Convened { .. }
-            | Self::Woken { .. }
-            | Self::Slept { .. }
-            | Self::TurnBegun { .. }
-            | Self::Spent { .. }
-            | Self::Parked { .. }
-            | Self::Unparked { .. }
-            | Self::Interrupted { .. }
-            | Self::KillAsked { .. }
-            | Self::Ended { .. } => Fate::Kept,
-        }
-    }
-
-    pub(crate) fn summary(&self) -> Summary {
-        match self {
-            Self::Drafted { id, draft, .. } => {
-                let first_line = draft.prompt.lines().next().unwrap_or_default();
-                let first_line: String = first_line.chars().take(100).collect();
-                Summary::new(
-                    "add",
-                    format!("agent {id} drafted for {}: {first_line}", draft.dossier),
-                )
-            }
-            Self::Admitted { id, .. } => Summary::new("take", format!("agent {id} starts")),
-            Self::Begun { id, session } => {
-                Summary::new("take", format!("agent {id} works (session {session})"))
-            }
-            Self::TurnBegun { id } => Summary::new("take", format!("agent {id} begins a turn")),
-            Self::Spent { id, used } => Summary::new("note", format!("agent {id} used {used}")),
-            Self::Parked { id, account, why, .. } => Summary::new(
-                "free",
-                format!("agent {id} is parked: {account} has nothing left for now: {why}"),
-            ),
-            Self::Adopted { id, draft, .. } => {
-                Summary::new("add", format!("agent {id} adopted in {}", draft.directory))
-            }
-            Self::Convened { id, draft, .. } => {
-                Summary::new("add", format!("agent {id} speaks for a team in {}", draft.directory))
-            }
-            Self::Woken { id } => Summary::new("take", format!("agent {id} is woken")),
-            Self::Slept { id, why } => {
-                let why = match why {
-                    SleepWhy::Idle => "it had nothing to do",
-                    SleepWhy::Room => "others needed its place",
-                    SleepWhy::Asked => "it was told to",
-                    SleepWhy::Failed { says } | SleepWhy::NotStarted { says } => says,
-                };
-                Summary::new("free", format!("agent {id} sleeps: {why}"))
-            }
-            Self::Unparked { account, .. } => {
-                Summary::new("take", format!("agents of {account} are parked no longer"))
-            }
-            Self::Resumed { id, .. } => {
-                Summary::new("take", format!("agent {id} is the hub's to go on with"))
-            }
-            Self::Interrupted { id, why, .. } => {
-                Summary::new("free", format!("agent {id} was cut off and goes on later: {why}"))
-            }
-            Self::KillAsked { id, why } => {
-                let why = match why {
-                    Why::Killed => "it was told to end",
-                    Why::WithParent => "the one above it ends",
-                    Why::OutOfTime => "its time is over",
-                    Why::ToSleep => "it is to sleep",
-                };
-                Summary::new("free", format!("agent {id} ends: {why}"))
-            }
-            Self::Ended { id, outcome } => {
-                let first_line = outcome.summary.lines().next().unwrap_or_default();
-                let (ending, status) = (outcome.ending.as_str(), outcome.status.as_str());
-                Summary::new("done", format!("agent {id} {ending} ({status}): {first_line}"))
-            }
-            Self::Warned { id, says } => Summary::new("note", format!("agent {id}: {says}")),
-        }
     }
 }
 
