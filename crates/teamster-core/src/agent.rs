@@ -50,6 +50,11 @@ const DIRECTORY_BYTES_MAX: usize = 4_096;
 pub struct AgentId(Arc<str>);
 
 impl AgentId {
+    /// Returns what an agent of some number would be called, for those who keep something by it.
+    pub fn new(role: &RoleName, number: u32) -> Self {
+        Self(format!("{role}-{number}").into())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -567,6 +572,7 @@ impl Agents {
     pub(crate) fn convene(
         &self,
         team: &crate::team::Team,
+        directory: Arc<str>,
         is_taken: impl Fn(&PrincipalName) -> bool,
     ) -> Event {
         let role = RoleName::of_team(&team.name);
@@ -575,7 +581,7 @@ impl Agents {
             role,
             dossier: DossierName::new("conversations".to_owned()),
             prompt: "".into(),
-            directory: team.directory.clone(),
+            directory,
             parent: None,
             depth: 0,
             // Its turns and its time are those of its conversation, which has no end.

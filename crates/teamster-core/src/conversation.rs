@@ -23,11 +23,15 @@ pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub const QUEUE_MAX: usize = 50;
 /// As many messages as are kept at hand of one conversation; of older ones the log knows.
 pub const TELLS_MAX: usize = 200;
+/// As much text of settled messages as is kept at hand of one conversation, but for the newest.
+pub const TELLS_BYTES_MAX: usize = 1024 * 1024;
 pub const CONVERSATIONS_MAX: usize = 10_000;
 /// A message that was caused by a message that was caused by … so many times is not sent: somebody is being polite.
 pub const CHAIN_LENGTH_MAX: u32 = 8;
 /// So many messages may one message cause in all.
 pub const CHAIN_TOTAL_MAX: u32 = 50;
+/// As much of a message as is said again with its answer.
+const ABOUT_BYTES_MAX: usize = 200;
 /// So many messages may be sent in one conversation within [`RATE_MS`].
 pub const RATE_MAX: usize = 60;
 pub const RATE_MS: i64 = 60 * 60 * 1_000;
@@ -71,6 +75,13 @@ pub struct Chain {
     pub length: u32,
 }
 
+/// The agent that told, and in which of its processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asker {
+    pub agent: AgentId,
+    pub incarnation: u32,
+}
+
 /// How a message was settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,10 +111,27 @@ pub struct Tell {
     pub by: PrincipalName,
     pub at: Timestamp,
     pub chain: Chain,
+    /// Whoever told waits for the answer.
+    pub is_awaited: bool,
+    /// The agent that told, if it is one that can be told the answer when it no longer waits.
+    pub asker: Option<Asker>,
+    /// The message that this one brings the answer to.
+    pub answer_to: Option<TellId>,
+    /// The answer has been sent to the asker as a message.
+    pub is_delivered: bool,
     pub progress: Progress,
 }
 
 impl Tell {
+    /// Returns how much text it holds.
+    fn text_bytes(&self) -> usize {
+        let answer = match &self.progress {
+            Progress::Settled { answer, .. } => answer.len(),
+            Progress::Queued | Progress::Active { .. } => 0,
+        };
+        self.message.len() + answer
+    }
+
     pub fn is_settled(&self) -> bool {
         matches!(self.progress, Progress::Settled { .. })
     }
@@ -126,6 +154,8 @@ pub struct Conversation {
     pub n_tells: u32,
     /// What is told of the past begins after this message.
     pub cleared: Option<TellId>,
+    /// Whoever tells has read the answers up to this message.
+    pub read: Option<TellId>,
 }
 
 /// What a caller tells.
@@ -135,6 +165,8 @@ pub struct NewTell {
     /// Whom the caller says it is, if it says so.
     pub from: Option<String>,
     pub message: String,
+    /// The caller waits for the answer; if not, or no longer, an agent is told it as a message.
+    pub is_awaited: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +187,14 @@ pub enum Command {
     /// Takes a message back that is not begun.
     Cancel {
         tell: TellId,
+    },
+    /// Says that nobody waits for the answer any more.
+    Leave {
+        tell: TellId,
+    },
+    /// Says that the caller has read the answers so far.
+    Read {
+        conversation: ConversationId,
     },
     /// Moves the start of what is told of the past.
     Clear {
@@ -178,11 +218,46 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Opened { id: ConversationId, from: Partner, to: TeamName, agent: AgentId },
-    Told { id: TellId, conversation: ConversationId, message: Arc<str>, chain: Chain },
-    Begun { id: TellId, conversation: ConversationId },
-    Settled { id: TellId, conversation: ConversationId, how: How, answer: Arc<str> },
-    Cleared { conversation: ConversationId, up_to: Option<TellId> },
+    Opened {
+        id: ConversationId,
+        from: Partner,
+        to: TeamName,
+        agent: AgentId,
+    },
+    Told {
+        id: TellId,
+        conversation: ConversationId,
+        message: Arc<str>,
+        chain: Chain,
+        #[serde(default)]
+        is_awaited: bool,
+        #[serde(default)]
+        asker: Option<Asker>,
+        #[serde(default)]
+        answer_to: Option<TellId>,
+    },
+    Left {
+        id: TellId,
+        conversation: ConversationId,
+    },
+    Read {
+        conversation: ConversationId,
+        up_to: TellId,
+    },
+    Begun {
+        id: TellId,
+        conversation: ConversationId,
+    },
+    Settled {
+        id: TellId,
+        conversation: ConversationId,
+        how: How,
+        answer: Arc<str>,
+    },
+    Cleared {
+        conversation: ConversationId,
+        up_to: Option<TellId>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -272,6 +347,7 @@ pub struct Conversations {
     tells: OrdMap<TellId, Arc<Tell>>,
     by_pair: OrdMap<(Partner, TeamName), ConversationId>,
     by_team: OrdSet<(TeamName, ConversationId)>,
+    by_partner: OrdSet<(Partner, ConversationId)>,
     by_agent: OrdMap<AgentId, ConversationId>,
     /// How many messages each that began a chain has caused, of those whose first is at hand.
     chains: OrdMap<TellId, u32>,
@@ -326,15 +402,15 @@ impl Conversations {
     /// Returns the message that comes next, and where it stands in what caused what.
     pub(crate) fn tell_event(
         &self,
-        message: &str,
+        new: &NewTell,
         id: ConversationId,
         to: &TeamName,
         cx: &Context,
-        caller_agent: Option<&AgentId>,
+        asker: Option<Asker>,
+        cause: Option<TellId>,
     ) -> Result<Event, Refusal> {
-        let message = checked(message)?;
+        let message = checked(&new.message)?;
         let tell = TellId(self.last_tell + 1);
-        let cause = caller_agent.and_then(|agent| self.of_agent(agent)?.current);
         let cause = cause.and_then(|cause| self.tells.get(&cause));
         let chain = match cause {
             None => Chain { first: tell, length: 0 },
@@ -355,14 +431,76 @@ impl Conversations {
                 return Err(Refusal::Busy(to.clone()));
             }
             // People may say as much as they like.
-            let at = conversation.tells.len().checked_sub(RATE_MAX);
-            let earliest = at.and_then(|at| self.tells.get(conversation.tells.get(at)?));
+            let told = conversation.tells.iter().rev().filter_map(|tell| self.tells.get(tell));
+            let earliest = told.filter(|tell| tell.answer_to.is_none()).nth(RATE_MAX - 1);
             let too_often = earliest.is_some_and(|tell| cx.now.0 - tell.at.0 < RATE_MS);
             if too_often && cx.caller.kind == Kind::Agent {
                 return Err(Refusal::TooOften { to: to.clone() });
             }
         }
-        Ok(Event::Told { id: tell, conversation: id, message, chain })
+        let is_awaited = new.is_awaited;
+        Ok(Event::Told {
+            id: tell,
+            conversation: id,
+            message,
+            chain,
+            is_awaited,
+            asker,
+            answer_to: None,
+        })
+    }
+
+    /// Returns the message that brings an asker the answer to one of its own, the `n`th of those that are sent at once.
+    /// Of more than it can work off, it has to ask.
+    pub(crate) fn delivery(&self, of: &Tell, how: &How, answer: &str, n: u32) -> Option<Event> {
+        let asker = of.asker.as_ref()?;
+        let conversation = self.of_agent(&asker.agent)?;
+        let to = &self.by_id.get(&of.conversation)?.to;
+        if of.is_delivered || conversation.queue.len() >= 2 * QUEUE_MAX {
+            return None;
+        }
+        let about = of.message.lines().next().unwrap_or_default();
+        let about = text::beginning(about, ABOUT_BYTES_MAX);
+        let said = match how {
+            How::Completed => format!("{to} has answered your message {} ({about}):", of.id),
+            How::Terminated { why } => format!(
+                "{to} has not answered your message {} ({about}): {why}. It had said:",
+                of.id
+            ),
+            How::Cancelled => format!("your message {} to {to} ({about}) was taken back.", of.id),
+        };
+        let message = text::beginning(&format!("{said}\n\n{answer}"), MESSAGE_BYTES_MAX);
+        Some(Event::Told {
+            id: TellId(self.last_tell + 1 + n),
+            conversation: conversation.id,
+            message,
+            chain: Chain { first: of.chain.first, length: of.chain.length + 1 },
+            is_awaited: false,
+            asker: None,
+            answer_to: Some(of.id),
+        })
+    }
+
+    /// Returns how many answers in its conversations somebody has neither waited for nor read.
+    pub fn n_unread(&self, partner: &Partner) -> usize {
+        let own = self.of_partner(partner);
+        own.map(|conversation| self.unread(conversation).count()).sum()
+    }
+
+    fn unread(&self, conversation: &Conversation) -> impl Iterator<Item = &Arc<Tell>> {
+        let read = conversation.read;
+        let late = conversation.tells.iter().rev().take_while(move |id| Some(**id) > read);
+        let late = late.filter_map(|id| self.tells.get(id));
+        late.filter(|tell| {
+            tell.is_settled() && !tell.is_awaited && !tell.is_delivered && tell.answer_to.is_none()
+        })
+    }
+
+    /// Returns the conversations in which somebody tells.
+    pub fn of_partner(&self, partner: &Partner) -> impl Iterator<Item = &Arc<Conversation>> {
+        let start = (partner.clone(), ConversationId(0));
+        let own = self.by_partner.range(start..).take_while(move |(from, _)| from == partner);
+        own.filter_map(|(_, id)| self.by_id.get(id))
     }
 
     /// Decides what concerns no other noun.
@@ -384,6 +522,22 @@ impl Conversations {
                         how: How::Cancelled,
                         answer: "".into(),
                     })
+                    .into_iter()
+                    .collect())
+            }
+            Command::Leave { tell } => {
+                let tell = self.tells.get(tell).filter(|tell| tell.is_awaited);
+                let left =
+                    tell.map(|tell| Event::Left { id: tell.id, conversation: tell.conversation });
+                Ok(left.into_iter().collect())
+            }
+            Command::Read { conversation } => {
+                let conversation = self.visible(*conversation, &cx.caller)?;
+                let is_own = conversation.from == Partner::of(&cx.caller);
+                let up_to = self.unread(conversation).next().filter(|_| is_own);
+                let conversation = conversation.id;
+                Ok(up_to
+                    .map(|tell| Event::Read { conversation, up_to: tell.id })
                     .into_iter()
                     .collect())
             }
@@ -454,9 +608,10 @@ impl Conversations {
                     tells: Vector::new(),
                     n_tells: 0,
                     cleared: None,
+                    read: None,
                 }));
             }
-            Event::Told { id, conversation, message, chain } => {
+            Event::Told { id, conversation, message, chain, is_awaited, asker, answer_to } => {
                 self.last_tell = self.last_tell.max(id.0);
                 let tell = Tell {
                     id: *id,
@@ -465,30 +620,28 @@ impl Conversations {
                     by: record.by.clone(),
                     at: record.at,
                     chain: *chain,
+                    is_awaited: *is_awaited,
+                    asker: asker.clone(),
+                    answer_to: *answer_to,
+                    is_delivered: false,
                     progress: Progress::Queued,
                 };
                 self.tells.insert(*id, Arc::new(tell));
-                *self.chains.entry(chain.first).or_default() += 1;
-                let mut forgotten = None;
+                match answer_to {
+                    None => *self.chains.entry(chain.first).or_default() += 1,
+                    Some(told) => self.change_tell(*told, |tell| tell.is_delivered = true),
+                }
                 self.change(*conversation, |conversation| {
                     conversation.queue.push_back(*id);
                     conversation.tells.push_back(*id);
                     conversation.n_tells += 1;
                     conversation.last_used_at = record.at;
-                    let is_over = conversation.tells.len() > TELLS_MAX;
-                    let oldest = conversation.tells.front().copied().filter(|_| is_over);
-                    let waits = |id: &TellId| {
-                        conversation.queue.contains(id) || conversation.current == Some(*id)
-                    };
-                    forgotten = oldest.filter(|oldest| !waits(oldest));
-                    if forgotten.is_some() {
-                        conversation.tells.pop_front();
-                    }
                 });
-                if let Some(forgotten) = forgotten {
-                    self.tells.remove(&forgotten);
-                    self.chains.remove(&forgotten);
-                }
+                self.forget(*conversation);
+            }
+            Event::Left { id, .. } => self.change_tell(*id, |tell| tell.is_awaited = false),
+            Event::Read { conversation, up_to } => {
+                self.change(*conversation, |conversation| conversation.read = Some(*up_to));
             }
             Event::Begun { id, conversation } => {
                 self.change(*conversation, |conversation| {
@@ -505,6 +658,7 @@ impl Conversations {
                 });
                 let (how, answer) = (how.clone(), answer.clone());
                 self.progress(*id, Progress::Settled { how, answer, at: record.at });
+                self.forget(*conversation);
             }
             Event::Cleared { conversation, up_to } => {
                 self.change(*conversation, |conversation| conversation.cleared = *up_to);
@@ -513,9 +667,46 @@ impl Conversations {
     }
 
     fn progress(&mut self, id: TellId, progress: Progress) {
-        if let Some(tell) = self.tells.get(&id).filter(|tell| !tell.is_settled()) {
-            let tell = Tell { progress, ..Tell::clone(tell) };
+        self.change_tell(id, |tell| {
+            if !tell.is_settled() {
+                tell.progress = progress;
+            }
+        });
+    }
+
+    fn change_tell(&mut self, id: TellId, change: impl FnOnce(&mut Tell)) {
+        if let Some(tell) = self.tells.get(&id) {
+            let mut tell = Tell::clone(tell);
+            change(&mut tell);
             self.tells.insert(id, Arc::new(tell));
+        }
+    }
+
+    /// Lets go of the oldest settled messages of a conversation that are more than is kept at hand.
+    fn forget(&mut self, id: ConversationId) {
+        let Some(conversation) = self.by_id.get(&id) else { return };
+        let at_hand = conversation.tells.iter().filter_map(|tell| self.tells.get(tell));
+        let mut n_bytes: usize = at_hand.map(|tell| tell.text_bytes()).sum();
+        let mut n_tells = conversation.tells.len();
+        let mut gone = Vec::new();
+        for tell in conversation.tells.iter().filter_map(|tell| self.tells.get(tell)) {
+            let is_over = n_tells > TELLS_MAX || (n_bytes > TELLS_BYTES_MAX && n_tells > 1);
+            if !is_over || !tell.is_settled() {
+                break;
+            }
+            n_bytes -= tell.text_bytes();
+            n_tells -= 1;
+            gone.push(tell.id);
+        }
+        if gone.is_empty() {
+            return;
+        }
+        self.change(id, |conversation| {
+            conversation.tells = conversation.tells.skip(gone.len());
+        });
+        for tell in gone {
+            self.tells.remove(&tell);
+            self.chains.remove(&tell);
         }
     }
 
@@ -531,6 +722,7 @@ impl Conversations {
         let (id, to) = (conversation.id, conversation.to.clone());
         self.by_pair.insert((conversation.from.clone(), to.clone()), id);
         self.by_team.insert((to, id));
+        self.by_partner.insert((conversation.from.clone(), id));
         self.by_agent.insert(conversation.agent.clone(), id);
         self.by_id.insert(id, conversation);
     }
@@ -570,6 +762,8 @@ impl Event {
         match self {
             Self::Opened { id, .. } => *id,
             Self::Told { conversation, .. }
+            | Self::Left { conversation, .. }
+            | Self::Read { conversation, .. }
             | Self::Begun { conversation, .. }
             | Self::Settled { conversation, .. }
             | Self::Cleared { conversation, .. } => *conversation,
@@ -581,7 +775,11 @@ impl Event {
         match self {
             Self::Told { message, .. } => message.len(),
             Self::Settled { answer, .. } => answer.len(),
-            Self::Opened { .. } | Self::Begun { .. } | Self::Cleared { .. } => 0,
+            Self::Opened { .. }
+            | Self::Left { .. }
+            | Self::Read { .. }
+            | Self::Begun { .. }
+            | Self::Cleared { .. } => 0,
         }
     }
 
@@ -590,9 +788,14 @@ impl Event {
             Self::Cleared { conversation, .. } => {
                 Fate::KeptIfLast(vec![format!("{conversation} cleared")])
             }
-            Self::Opened { .. } | Self::Told { .. } | Self::Begun { .. } | Self::Settled { .. } => {
-                Fate::Kept
+            Self::Read { conversation, .. } => {
+                Fate::KeptIfLast(vec![format!("{conversation} read")])
             }
+            Self::Opened { .. }
+            | Self::Told { .. }
+            | Self::Left { .. }
+            | Self::Begun { .. }
+            | Self::Settled { .. } => Fate::Kept,
         }
     }
 
@@ -606,6 +809,12 @@ impl Event {
             }
             Self::Told { id, conversation, message, .. } => {
                 Summary::new("note", format!("{id} in {conversation}: {}", line(message)))
+            }
+            Self::Left { id, .. } => {
+                Summary::new("edit", format!("{id} is no longer waited for; its answer is kept"))
+            }
+            Self::Read { conversation, up_to } => {
+                Summary::new("edit", format!("{conversation} was read up to {up_to}"))
             }
             Self::Begun { id, .. } => Summary::new("take", format!("{id} is being answered")),
             Self::Settled { id, how, answer, .. } => {

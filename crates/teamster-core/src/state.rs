@@ -26,7 +26,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 5;
+pub const SNAPSHOT_FORMAT: u32 = 6;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +158,70 @@ impl State {
             }
             Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
-        Ok(Decision::New(events))
+        Ok(Decision::New(self.with_deliveries(events, cx)))
+    }
+
+    /// Adds to the answers that nobody waits for the messages that bring them to the agents that asked, and wakes those.
+    fn with_deliveries(&self, mut events: Vec<Event>, cx: &Context) -> Vec<Event> {
+        let mut n = 0;
+        let mut more = Vec::new();
+        for event in &events {
+            let Event::Conversation(event) = event else { continue };
+            let found = match event {
+                conversation::Event::Settled { id, how, answer, .. } => {
+                    self.conversations.tell(*id).map(|tell| (tell, how, answer))
+                }
+                // It was settled before anybody noticed.
+                conversation::Event::Left { id, .. } => {
+                    self.conversations.tell(*id).and_then(|tell| match &tell.progress {
+                        conversation::Progress::Settled { how, answer, .. } => {
+                            Some((tell, how, answer))
+                        }
+                        conversation::Progress::Queued | conversation::Progress::Active { .. } => {
+                            None
+                        }
+                    })
+                }
+                conversation::Event::Opened { .. }
+                | conversation::Event::Told { .. }
+                | conversation::Event::Read { .. }
+                | conversation::Event::Begun { .. }
+                | conversation::Event::Cleared { .. } => None,
+            };
+            let Some((tell, how, answer)) = found else { continue };
+            let Some(asker) = &tell.asker else { continue };
+            let waits = tell.is_awaited
+                && !matches!(event, conversation::Event::Left { .. })
+                && self.agents.is_at(&asker.agent, asker.incarnation);
+            let by_itself = *how == conversation::How::Cancelled
+                && cx.caller.principal == asker.agent.principal();
+            let team = self.conversations.of_agent(&asker.agent).map(|one| &one.to);
+            let is_there = team.is_some_and(|team| self.teams.get(team.as_str()).is_some());
+            if waits || by_itself || !is_there {
+                continue;
+            }
+            if let Some(told) = self.conversations.delivery(tell, how, answer, n) {
+                n += 1;
+                more.push(Event::Conversation(told));
+                // Whoever goes to sleep with this is awake in the state that we look at.
+                let mut sleeps = self.agents.wake(&asker.agent).is_some();
+                for event in events.iter().chain(&more) {
+                    match event {
+                        Event::Agent(agent::Event::Slept { id, .. }) if *id == asker.agent => {
+                            sleeps = true;
+                        }
+                        Event::Agent(agent::Event::Woken { id }) if *id == asker.agent => {
+                            sleeps = false;
+                        }
+                        _ => {}
+                    }
+                }
+                let woken = agent::Event::Woken { id: asker.agent.clone() };
+                more.extend(sleeps.then_some(Event::Agent(woken)));
+            }
+        }
+        events.append(&mut more);
+        events
     }
 
     /// Refuses to give somebody the name of an agent that has not ended.
@@ -241,12 +304,20 @@ impl State {
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
         match command {
-            conversation::Command::Tell(conversation::NewTell { to, from, message }) => {
-                let from = self.partner(from.as_deref(), cx)?;
-                let team = self.team(to)?;
+            conversation::Command::Tell(new) => {
+                let from = self.partner(new.from.as_deref(), cx)?;
+                let team = self.team(&new.to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
-                let caller = self.agents.of_caller(&cx.caller).map(|agent| &agent.id);
-                let told = self.conversations.tell_event(message, id, &team.name, cx, caller)?;
+                let asker = self.agents.of_caller(&cx.caller).map(|agent| conversation::Asker {
+                    agent: agent.id.clone(),
+                    incarnation: agent.incarnation,
+                });
+                // What a team's agent drafted tells on behalf of what it is about.
+                let cause = self.agents.of_caller(&cx.caller).and_then(|agent| {
+                    let own = self.conversations.of_agent(&agent.id);
+                    own.or_else(|| self.conversations.of_agent(&agent.root))?.current
+                });
+                let told = self.conversations.tell_event(new, id, &team.name, cx, asker, cause)?;
                 events.push(Event::Conversation(told));
                 events.extend(self.wake(&agent));
                 Ok(events)
@@ -280,6 +351,9 @@ impl State {
                 let events = agents.iter().flat_map(|agent| self.agents.put_to_sleep(agent));
                 Ok(self.with_endings(events.collect()))
             }
+            conversation::Command::Leave { .. } if cx.caller.kind != Kind::Hub => {
+                Err(conversation::Refusal::HubOnly.into())
+            }
             conversation::Command::Begin { agent, incarnation }
             | conversation::Command::Settle { agent, incarnation, .. } => {
                 if cx.caller.kind != Kind::Hub {
@@ -291,7 +365,10 @@ impl State {
                 let events = self.conversations.decide(command, cx)?;
                 Ok(events.into_iter().map(Event::Conversation).collect())
             }
-            conversation::Command::Cancel { .. } | conversation::Command::Clear { .. } => {
+            conversation::Command::Cancel { .. }
+            | conversation::Command::Leave { .. }
+            | conversation::Command::Read { .. }
+            | conversation::Command::Clear { .. } => {
                 let events = self.conversations.decide(command, cx)?;
                 Ok(events.into_iter().map(Event::Conversation).collect())
             }
@@ -335,8 +412,13 @@ impl State {
             return Err(conversation::Refusal::TooMany);
         }
         let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
-        let convened = self.agents.convene(team, is_taken);
-        let (id, agent) = (self.conversations.next_id(), convened.agent().clone());
+        let id = self.conversations.next_id();
+        let directory = match &team.worktrees {
+            Some(root) => format!("{root}/{id}").into(),
+            None => team.directory.clone(),
+        };
+        let convened = self.agents.convene(team, directory, is_taken);
+        let agent = convened.agent().clone();
         let opened = conversation::Event::Opened {
             id,
             from: from.clone(),

@@ -25,6 +25,12 @@ pub struct Team {
     pub idle_ms: u64,
     /// Where its agents run, if not here: what `ssh` is told.
     pub remote: Option<Arc<str>>,
+    /// Where each of its conversations has a git worktree of its own, if they do not share its directory.
+    #[serde(default)]
+    pub worktrees: Option<Arc<str>>,
+    /// Variables of the hub's own environment that its agents get beside those of their program.
+    #[serde(default)]
+    pub pass: Vec<Arc<str>>,
     /// How its agents behave.
     pub behaviour: Arc<Role>,
 }

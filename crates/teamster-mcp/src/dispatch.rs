@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use teamster_core::agent::AgentId;
+use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
@@ -20,8 +21,11 @@ use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::{Catalogue, Entry};
 use crate::door::http::PATIENCE;
 use crate::errands;
-use crate::hub::{self, Done, Failure, Hub};
+use crate::hub::{self, Done, Failure, Hub, Listens};
 use crate::observe::{Observer, Trace, Watched};
+
+/// How long a call may take, beyond its own wait, until nobody else works in its caller's directory.
+const BACK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a tool says when it succeeds.
 #[derive(Debug, Clone, PartialEq)]
@@ -277,8 +281,19 @@ impl Call<'_> {
         check: impl FnMut(&State) -> Option<T>,
     ) -> Option<T> {
         let _waits = self.hub.waits(&self.caller);
+        let aside = self.hub.steps_aside(&self.caller);
+        let began = self.now();
         let progress = |waited| self.request.progress.waited(waited);
-        hub::wait(self.hub, topic, at_most, progress, check).await
+        let found = hub::wait(self.hub, topic, at_most, progress, check).await;
+        let waited = u64::try_from(self.now().0 - began.0).unwrap_or_default();
+        let left = at_most.saturating_sub(Duration::from_millis(waited));
+        aside.back(left.max(BACK_PATIENCE)).await;
+        found
+    }
+
+    /// Notes that the caller waits for the answer to a message.
+    pub(crate) fn listens(&self, tell: TellId) -> Listens {
+        self.hub.listens(tell)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use teamster_core::agent::AgentId;
+use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Event, Refusal, State, Timestamp};
@@ -53,6 +54,13 @@ pub trait Hub: Send + Sync + 'static {
     /// Notes that a caller does nothing but wait, for as long as what is returned is held.
     fn waits(&self, caller: &Caller) -> Waits;
 
+    /// Lets others work in the caller's directory while it waits for them.
+    fn steps_aside(&self, caller: &Caller) -> Aside;
+
+    /// Notes that a caller waits for the answer to a message. If what is returned is dropped before
+    /// [`Listens::has_heard`], the answer is brought to it in another way.
+    fn listens(&self, tell: TellId) -> Listens;
+
     /// Returns the directory of the project the hub was started in.
     fn directory(&self) -> String;
 
@@ -76,6 +84,57 @@ impl Waits {
     /// Nobody takes note.
     pub fn unnoticed() -> Self {
         Self(None)
+    }
+}
+
+/// Somebody who waits and has left its directory to others.
+pub struct Aside(Option<Box<dyn StepsBack>>);
+
+/// Has the directory again, or waits for it.
+pub trait StepsBack: Send {
+    fn back(self: Box<Self>, at_most: Duration) -> BoxFuture<'static, ()>;
+}
+
+impl Aside {
+    pub fn new(left: impl StepsBack + 'static) -> Self {
+        Self(Some(Box::new(left)))
+    }
+
+    /// Nobody works where the caller does.
+    pub fn nowhere() -> Self {
+        Self(None)
+    }
+
+    /// Waits until nobody else works there, at most `at_most`.
+    pub async fn back(self, at_most: Duration) {
+        if let Some(left) = self.0 {
+            left.back(at_most).await;
+        }
+    }
+}
+
+/// Held by whoever waits for the answer to a message.
+pub struct Listens {
+    tell: TellId,
+    unheard: Option<Box<dyn FnOnce(TellId) + Send>>,
+}
+
+impl Listens {
+    pub fn new(tell: TellId, unheard: impl FnOnce(TellId) + Send + 'static) -> Self {
+        Self { tell, unheard: Some(Box::new(unheard)) }
+    }
+
+    /// The answer has come.
+    pub fn has_heard(mut self) {
+        self.unheard = None;
+    }
+}
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        if let Some(unheard) = self.unheard.take() {
+            unheard(self.tell);
+        }
     }
 }
 

@@ -89,6 +89,14 @@ impl Hub for TestHub {
         crate::hub::Waits::unnoticed()
     }
 
+    fn steps_aside(&self, _caller: &Caller) -> crate::hub::Aside {
+        crate::hub::Aside::nowhere()
+    }
+
+    fn listens(&self, tell: teamster_core::ids::TellId) -> crate::hub::Listens {
+        crate::hub::Listens::new(tell, |_| {})
+    }
+
     fn directory(&self) -> String {
         "/project".into()
     }

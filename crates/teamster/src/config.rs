@@ -193,6 +193,13 @@ impl DataFiles {
         self.directory.join("hub.sock")
     }
 
+    /// Where a team's conversations have their worktrees: beside the directory, whose contents agents do not see.
+    pub fn worktrees(&self, team: &str) -> PathBuf {
+        let mut name = self.directory.file_name().unwrap_or_default().to_owned();
+        name.push("-worktrees");
+        self.directory.with_file_name(name).join(team)
+    }
+
     /// Held by the hub that writes this directory.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("lock")

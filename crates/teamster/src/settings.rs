@@ -213,6 +213,12 @@ pub struct TeamFields {
     /// Rules of its own for what its program asks permission for
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
+    /// Whether each of its conversations has a git worktree of its own; else they share its directory, one at a time
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub worktrees: bool,
+    /// Variables of the hub's environment that its agents get beside those of their program
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pass: Vec<Variable>,
     /// All that its agents may use
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<GrantWord>>,

@@ -17,6 +17,8 @@ fn team(name: &str) -> Team {
         color: None,
         idle_ms: 1_000,
         remote: None,
+        worktrees: None,
+        pass: Vec::new(),
         behaviour: Arc::new(behaviour),
         name,
     }
@@ -41,7 +43,7 @@ fn people() -> Vec<(&'static str, Any)> {
 }
 
 fn tell(to: &str, message: &str) -> Any {
-    let new = NewTell { to: to.into(), from: None, message: message.into() };
+    let new = NewTell { to: to.into(), from: None, message: message.into(), is_awaited: true };
     Any::Conversation(Command::Tell(new))
 }
 
@@ -72,17 +74,17 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
         "wendy",
         tell("api", "status?"),
         expect![[r#"
-        {"agent":{"convened":{"id":"api-1","number":1,"draft":{"role":"api","dossier":"conversations","prompt":"","directory":"/projects/api","parent":null,"depth":0,"limits":{"depth":3,"children":8,"total":100,"turns":4294967295,"wall_ms":18446744073709551615,"microdollars":null,"tokens":null},"team":"api"}}}}
-        {"conversation":{"opened":{"id":1,"from":{"team":"web"},"to":"api","agent":"api-1"}}}
-        {"conversation":{"told":{"id":1,"conversation":1,"message":"status?","chain":{"first":1,"length":0}}}}
-        {"agent":{"woken":{"id":"api-1"}}}"#]],
+            {"agent":{"convened":{"id":"api-1","number":1,"draft":{"role":"api","dossier":"conversations","prompt":"","directory":"/projects/api","parent":null,"depth":0,"limits":{"depth":3,"children":8,"total":100,"turns":4294967295,"wall_ms":18446744073709551615,"microdollars":null,"tokens":null},"team":"api"}}}}
+            {"conversation":{"opened":{"id":1,"from":{"team":"web"},"to":"api","agent":"api-1"}}}
+            {"conversation":{"told":{"id":1,"conversation":1,"message":"status?","chain":{"first":1,"length":0},"is_awaited":true,"asker":null,"answer_to":null}}}
+            {"agent":{"woken":{"id":"api-1"}}}"#]],
     );
     check(
         [people(), vec![("wendy", tell("api", "status?"))]].concat(),
         "wendy",
         tell("api", "more"),
         expect![[
-            r#"{"conversation":{"told":{"id":2,"conversation":1,"message":"more","chain":{"first":2,"length":0}}}}"#
+            r#"{"conversation":{"told":{"id":2,"conversation":1,"message":"more","chain":{"first":2,"length":0},"is_awaited":true,"asker":null,"answer_to":null}}}"#
         ]],
     );
     // The agent that answers speaks for its team.
@@ -210,7 +212,12 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
 #[test]
 fn everybody_speaks_for_itself() {
     let as_api = |from: Option<&str>| {
-        let new = NewTell { to: "ops".into(), from: from.map(str::to_owned), message: "hi".into() };
+        let new = NewTell {
+            to: "ops".into(),
+            from: from.map(str::to_owned),
+            message: "hi".into(),
+            is_awaited: true,
+        };
         Any::Conversation(Command::Tell(new))
     };
     check(
@@ -327,4 +334,118 @@ fn a_failure_before_a_message_was_begun_costs_one() {
     let conversation = given.state.conversations.iter().next().unwrap();
     assert_eq!(conversation.queue.iter().copied().collect::<Vec<_>>(), [TellId(2)]);
     assert!(given.state.conversations.tell(TellId(1)).unwrap().is_settled());
+}
+
+/// `eve` has told `web` something, and `web-1`, which answers it, has asked `api` two things without waiting, and a third
+/// that it waits for.
+fn an_asker() -> Given {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in people() {
+        given.by(who, command);
+    }
+    given.by("eve", tell("web", "find out"));
+    for (who, command) in [admit("web-1", 50), begin("web-1", 1)] {
+        given.by(who, command);
+    }
+    for (message, is_awaited) in [("one?", false), ("two?", false), ("three?", true)] {
+        let (to, message) = ("api".to_owned(), message.to_owned());
+        let new = NewTell { to, from: None, message, is_awaited };
+        given.by("web-1", Any::Conversation(Command::Tell(new)));
+    }
+    for (who, command) in [admit("api-2", 51), begin("api-2", 1)] {
+        given.by(who, command);
+    }
+    given
+}
+
+/// Returns the messages that wait for `web-1`.
+fn delivered(given: &Given) -> Vec<String> {
+    let web = given.state.conversations.of_agent(&id("web-1")).unwrap();
+    let tells = web.queue.iter().map(|tell| given.state.conversations.tell(*tell).unwrap());
+    tells.map(|tell| tell.message.replace('\n', "/")).collect()
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_sent_to_the_agent_that_asked() {
+    let mut given = an_asker();
+    let (who, settled) = settle("api-2", 1, 2);
+    given.by(who, settled);
+    expect![[r#"["api has answered your message TELL-2 (one?)://fine"]"#]]
+        .assert_eq(&format!("{:?}", delivered(&given)));
+    // What is waited for goes to whoever waits.
+    for (who, command) in
+        [begin("api-2", 1), settle("api-2", 1, 3), begin("api-2", 1), settle("api-2", 1, 4)]
+    {
+        given.by(who, command);
+    }
+    assert_eq!(delivered(&given).len(), 2);
+    // Unless it was not waited for to the end.
+    let leave = Any::Conversation(Command::Leave { tell: TellId(4) });
+    given.by("hub", leave.clone());
+    assert_eq!(delivered(&given).len(), 3);
+    assert_eq!(given.by("hub", leave), []);
+    // It is read with its own message, and so is not unread.
+    let web = Partner::Team(TeamName::parse("web").unwrap());
+    assert_eq!(given.state.conversations.n_unread(&web), 0);
+    given.compacted();
+}
+
+#[test]
+fn an_asker_that_was_cut_off_is_sent_the_answer() {
+    let mut given = an_asker();
+    let (id, why) = (id("web-1"), "the hub ended".to_owned());
+    let interrupt = agent::Command::Interrupt { id, incarnation: 1, why, blameless: true };
+    given.by("hub", Any::Agent(interrupt));
+    for tell in 2..=4 {
+        let (who, command) = settle("api-2", 1, tell);
+        given.by(who, command);
+        given.by("hub", begin("api-2", 1).1);
+    }
+    assert_eq!(delivered(&given).len(), 3);
+}
+
+#[test]
+fn answers_that_nobody_waited_for_are_unread_until_they_are_read() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_talk() {
+        given.by(who, command);
+    }
+    let web = Partner::Team(TeamName::parse("web").unwrap());
+    given.by("hub", Any::Conversation(Command::Leave { tell: TellId(1) }));
+    assert_eq!(given.state.conversations.n_unread(&web), 0);
+    given.by("hub", settle("api-1", 1, 1).1);
+    assert_eq!(given.state.conversations.n_unread(&web), 1);
+    let read = Any::Conversation(Command::Read { conversation: ConversationId(1) });
+    given.by("eve", read.clone());
+    assert_eq!(given.state.conversations.n_unread(&web), 1, "an operator is not the one who asked");
+    given.by("wendy", read.clone());
+    assert_eq!(given.state.conversations.n_unread(&web), 0);
+    assert_eq!(given.by("wendy", read), []);
+}
+
+#[test]
+fn a_conversation_keeps_only_so_much_text_at_hand() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in people() {
+        given.by(who, command);
+    }
+    given.by("wendy", tell("api", "first"));
+    given.by("hub", admit("api-1", 50).1);
+    let long = "x".repeat(MESSAGE_BYTES_MAX);
+    for n in 1..=30 {
+        given.by("hub", begin("api-1", 1).1);
+        given.by("hub", settle("api-1", 1, n).1);
+        given.by(
+            "eve",
+            Any::Conversation(Command::Tell(NewTell {
+                to: "api".into(),
+                from: Some("web".into()),
+                message: long.clone(),
+                is_awaited: false,
+            })),
+        );
+    }
+    let conversation = given.state.conversations.iter().next().unwrap();
+    assert_eq!((conversation.tells.len(), conversation.n_tells), (10, 31));
+    assert!(given.state.conversations.tell(TellId(1)).is_none());
 }

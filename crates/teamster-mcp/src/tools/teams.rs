@@ -161,7 +161,8 @@ impl Tool for TeamTell {
         };
         let waits = args.wait_for_response.unwrap_or(true);
         let began = now_ms(cx);
-        let new = NewTell { to: args.to_team, from: args.from_team, message: args.message };
+        let (to, from, message) = (args.to_team, args.from_team, args.message);
+        let new = NewTell { to, from, message, is_awaited: waits };
         let done = cx.submit(Command::Conversation(conversation::Command::Tell(new))).await?;
         let told = done.events.iter().find_map(|event| match event {
             Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
@@ -183,7 +184,11 @@ impl Tool for TeamTell {
                 true => Duration::from_millis(timeout),
                 false => Duration::from_millis(timeout).min(cx.inline_wait()),
             };
+            let listens = cx.listens(tell);
             let settled = settled(cx, id, tell, at_most).await;
+            if settled.is_some() {
+                listens.has_heard();
+            }
             answer["duration"] = (now_ms(cx) - began).into();
             match settled {
                 Some(Progress::Settled { how: How::Completed, answer: text, .. }) => {
@@ -199,13 +204,22 @@ impl Tool for TeamTell {
                 _ => {
                     answer["status"] = "timeout".into();
                     answer["response"] = cx.said(&conversation.agent).into();
-                    answer["note"] = "Still working on it. Read the answer later with team_cache_read and this sessionId.".into();
+                    answer["note"] = match is_told(cx, &done.state) {
+                        true => "Still working on it. The answer will be sent to you as a message; end your turn if you need it to go on.",
+                        false => "Still working on it. Read the answer later with team_cache_read and this sessionId.",
+                    }
+                    .into();
                 }
             }
         }
         answer["timestamp"] = now_ms(cx).into();
         Ok(Reply::Json(answer))
     }
+}
+
+/// Says whether the caller is an agent that can be told an answer later.
+fn is_told(cx: &Call<'_>, state: &State) -> bool {
+    state.agents.of_caller(cx.caller()).is_some_and(|agent| agent.lasts())
 }
 
 /// Waits until a message is settled.
@@ -280,10 +294,12 @@ impl Tool for TeamIsAwake {
         };
         if args.include_notifications.unwrap_or(true) {
             let partner = Partner::of(cx.caller());
-            let mine = state.conversations.iter().filter(|one| one.from == partner);
-            let queued: usize = mine.map(|one| one.queue.len()).sum();
-            answer["notifications"] =
-                json!({"queuedMessages": queued, "openQuestions": state.questions.n_open()});
+            let queued: usize =
+                state.conversations.of_partner(&partner).map(|one| one.queue.len()).sum();
+            answer["notifications"] = json!({
+                "queuedMessages": queued, "openQuestions": state.questions.n_open(),
+                "unreadAnswers": state.conversations.n_unread(&partner),
+            });
         }
         answer["timestamp"] = now_ms(cx).into();
         Ok(Reply::Json(answer))
@@ -618,6 +634,10 @@ impl Tool for TeamCacheRead {
                 entry
             });
             answer["entries"] = entries.collect();
+        }
+        if state.conversations.n_unread(&conversation.from) > 0 {
+            let read = conversation::Command::Read { conversation: conversation.id };
+            cx.submit(Command::Conversation(read)).await?;
         }
         if next < all.len() {
             answer["nextCursor"] = next.to_string().into();

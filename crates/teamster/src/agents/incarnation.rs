@@ -36,7 +36,7 @@ use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
 use super::spending::Spending;
-use super::{Shared, outcome, until};
+use super::{Shared, outcome, until, worktree};
 use crate::programs::{Driver, Ends, Program};
 use crate::secret;
 use crate::settings::Mcp;
@@ -183,6 +183,14 @@ async fn begin<'a>(
     let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
     let program = known.program.clone();
     let directory = PathBuf::from(&*agent.draft.directory);
+    let state = shared.hub.state();
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    if let Some(team) = team
+        && let Some(root) = &team.worktrees
+        && directory.starts_with(&**root)
+    {
+        worktree::ensure(Path::new(&*team.directory), &directory).await?;
+    }
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
     }
@@ -192,6 +200,7 @@ async fn begin<'a>(
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
+    launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
     let can_resume = program.load_session;
     let begin = Begin {
         directory,
@@ -395,6 +404,14 @@ impl Talk<'_> {
                 Some((rest, since)) => (true, rest.is_over.clone(), *since + idle_ms),
                 None => (false, CancellationToken::new(), Instant::now()),
             };
+            let claim = self.conversing.claim.as_ref().filter(|_| rests);
+            let waits_for_tree = claim.is_some();
+            let granted = async {
+                match claim {
+                    Some(claim) => claim.granted().await,
+                    None => std::future::pending().await,
+                }
+            };
             let told = messages.until(&hub, |state| {
                 let conversation = state.conversations.get(conversation?)?;
                 (!conversation.queue.is_empty()).then_some(())
@@ -423,13 +440,18 @@ impl Talk<'_> {
                     has_exited = true;
                     self.dialogue.end(&format!("{:?}", exited.how));
                 }
-                () = told, if rests => {
+                () = granted, if waits_for_tree => {
+                    if let Some(came) = self.next_tell(true).await {
+                        return came;
+                    }
+                }
+                () = told, if rests && !waits_for_tree => {
                     if let Some(came) = self.next_tell(true).await {
                         return came;
                     }
                 }
                 () = is_over.cancelled(), if rests => return Came::ToSleep(SleepWhy::Room),
-                () = tokio::time::sleep_until(idle_at), if rests => {
+                () = tokio::time::sleep_until(idle_at), if rests && !waits_for_tree => {
                     return Came::ToSleep(SleepWhy::Idle);
                 }
                 (at, word) = answered, if !asked.is_empty() => self.answered(at, word.as_deref()),

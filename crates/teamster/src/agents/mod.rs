@@ -13,6 +13,7 @@ mod resting;
 mod spending;
 mod teams;
 mod until;
+mod worktree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use teamster_agents::launches::{self, Launches};
 use teamster_agents::restarts::{Intensity, Restarts, Verdict};
 use teamster_agents::supervisor::{self, Supervisor};
 use teamster_core::agent::{self, Agent, AgentId};
+use teamster_core::conversation;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::spending::Used;
@@ -44,7 +46,7 @@ pub use self::live::Live;
 use self::resting::Resting;
 use crate::clock::Clock;
 use crate::config::{self, DataFiles};
-use crate::hub::Handle;
+use crate::hub::{Handle, Tree};
 use crate::prices::Prices;
 use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Mcp, Money, Pool};
@@ -123,7 +125,7 @@ impl Runner {
         let search_path = config::search_path();
         let roles = roles(&configuration, &search_path);
         hub.submit(Caller::hub(), Command::Role(role::Command::Sync(roles)), None).await?;
-        let teams = teams::read(&configuration, &search_path, Path::new(&hub.directory()));
+        let teams = teams::read(&configuration, &search_path, &data, Path::new(&hub.directory()));
         hub.submit(Caller::hub(), Command::Team(team::Command::Sync(teams)), None).await?;
         let pool = configuration.settings.pool.clone();
         let shared = Arc::new(Shared {
@@ -162,6 +164,7 @@ impl Runner {
     /// Runs until the hub ends.
     pub async fn run(mut self) {
         let hub = self.shared.hub.clone();
+        tasks::spawn("bring late answers", bring_answers(self.shared.clone()));
         let watch = hub.watch(&Topic::Agents);
         let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
         loop {
@@ -172,6 +175,7 @@ impl Runner {
                 () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
                 () = hub.idlers().more() => {}
                 () = self.shared.resting.more() => {}
+                () = hub.trees().freed() => {}
                 () = failures.more.notified() => {}
                 () = async { match wait {
                     Some(at) => self.shared.clock.sleep_until(at).await,
@@ -195,7 +199,9 @@ impl Runner {
             // Where all places are taken by those that wait, only what they wait for may come in.
             let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
             // But first those make room who have nothing to do, the one that rests longest before all others.
-            let is_ready = |agent: &&Arc<Agent>| self.spared_until(&state, agent, now).is_none();
+            let is_ready = |agent: &&Arc<Agent>| {
+                self.spared_until(&state, agent, now).is_none() && !self.would_wait(&state, agent)
+            };
             if crowded
                 && state.agents.queued().any(|agent| is_ready(&agent))
                 && self.shared.resting.make_room()
@@ -203,11 +209,8 @@ impl Runner {
                 return look_again;
             }
             let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some() || agent.lasts();
-            let next = state
-                .agents
-                .queued()
-                .filter(|agent| !crowded || is_awaited(agent))
-                .find(|agent| self.spared_until(&state, agent, now).is_none());
+            let next =
+                state.agents.queued().filter(|agent| !crowded || is_awaited(agent)).find(is_ready);
             let Some(agent) = next else { return look_again };
             if !self.has_room(&state) {
                 return look_again;
@@ -228,6 +231,15 @@ impl Runner {
         let failing = failing.map(|failing| failing.not_before);
         let parked = agent.parked.as_ref().map(|parked| parked.until);
         [failing, account, parked].into_iter().flatten().filter(|at| *at > now).max()
+    }
+
+    /// Says whether an agent would only wait for the directory that it works in: somebody works there, and another is next.
+    fn would_wait(&self, state: &State, agent: &Agent) -> bool {
+        let has_work = state.conversations.of_agent(&agent.id).is_some_and(|conversation| {
+            conversation.current.is_some() || !conversation.queue.is_empty()
+        });
+        let tree = has_work.then(|| tree(state, agent)).flatten();
+        tree.is_some_and(|tree| self.shared.hub.trees().is_awaited(&tree))
     }
 
     /// Returns when the first agent may be started that may not be started now.
@@ -398,6 +410,27 @@ impl Shared {
         };
         *self.isolation.get_or_init(probe).await
     }
+}
+
+/// Has recorded which answers are no longer waited for, so that they are brought to those who asked.
+async fn bring_answers(shared: Arc<Shared>) {
+    loop {
+        let tells = tokio::select! {
+            tells = shared.hub.unheard().take() => tells,
+            () = shared.stop.cancelled() => return,
+        };
+        for tell in tells {
+            let leave = conversation::Command::Leave { tell };
+            shared.tell_hub(Command::Conversation(leave)).await;
+        }
+    }
+}
+
+/// Returns where an agent that speaks for a team works.
+fn tree(state: &State, agent: &Agent) -> Option<Tree> {
+    let team = agent.draft.team.as_ref()?;
+    let machine = state.teams.get(team.as_str()).and_then(|team| team.remote.clone());
+    Some(Tree { machine, directory: agent.draft.directory.clone() })
 }
 
 /// Returns the rules as the core knows them.

@@ -9,7 +9,7 @@ use teamster_core::team::Team;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
-use crate::config;
+use crate::config::{self, DataFiles};
 use crate::settings::{Configuration, TeamFields};
 
 const IDLE_MINUTES_USUAL: u32 = 60;
@@ -27,11 +27,12 @@ const DEFAULT_ROLE: &str = "coder";
 pub(super) fn read(
     configuration: &Configuration,
     search_path: &[PathBuf],
+    data: &DataFiles,
     project: &Path,
 ) -> Vec<Team> {
     let mut teams = Vec::new();
     for (name, fields) in &configuration.settings.teams {
-        match team(name.as_str(), fields, configuration, search_path) {
+        match team(name.as_str(), fields, configuration, search_path, data) {
             Ok(team) => teams.push(team),
             Err(error) => tracing::warn!(team = name.as_str(), error, "a team is not usable"),
         }
@@ -42,7 +43,7 @@ pub(super) fn read(
     let name = normalised(project);
     if !is_known && !name.is_empty() && teams.iter().all(|team| team.name.as_str() != name) {
         let fields = TeamFields { path: path.into_owned(), ..TeamFields::default() };
-        teams.extend(team(&name, &fields, configuration, search_path));
+        teams.extend(team(&name, &fields, configuration, search_path, data));
     }
     teams
 }
@@ -60,6 +61,7 @@ fn team(
     fields: &TeamFields,
     configuration: &Configuration,
     search_path: &[PathBuf],
+    data: &DataFiles,
 ) -> Result<Team, String> {
     let name = TeamName::parse(name).map_err(|error| error.to_string())?;
     if matches!(name.as_str(), "operator" | "hub") {
@@ -109,6 +111,8 @@ fn team(
         color: fields.color.as_ref().map(|color| color.as_str().into()),
         idle_ms: u64::from(idle_minutes) * 60_000,
         remote: None,
+        worktrees: fields.worktrees.then(|| data.worktrees(name.as_str()).to_string_lossy().into()),
+        pass: fields.pass.iter().map(|variable| variable.as_str().into()).collect(),
         behaviour: Arc::new(behaviour),
         name,
     })

@@ -1,23 +1,26 @@
 //! Messages to teams for people's programs: how one stands, and waiting for its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::conversation::{How, Progress};
-use teamster_core::ids::TellId;
+use teamster_core::Command;
+use teamster_core::conversation::{self, How, Progress};
+use teamster_core::ids::{ConversationId, TellId};
+use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 
-use super::{Answer, Api, InPath, LOG_WAIT_MAX, Problem};
+use super::{Answer, Api, InPath, LOG_WAIT_MAX, Problem, submit};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/api/tells/{id}", get(show))
+    Router::new().route("/api/tells/{id}", get(show)).route("/api/tells/{id}/cancel", post(cancel))
 }
 
 #[derive(Debug, Deserialize)]
@@ -28,19 +31,42 @@ struct ShowQuery {
     wait_ms: u64,
 }
 
+fn unknown(which: &str) -> Problem {
+    let which: String = which.chars().take(80).collect();
+    let says = format!(
+        "there is no message {which:?} at hand; `teamster transcript` has those of long ago"
+    );
+    Problem(StatusCode::NOT_FOUND, says)
+}
+
+fn find(api: &Api, which: &str) -> Result<(TellId, ConversationId), Problem> {
+    let id = TellId::parse(which).ok_or_else(|| unknown(which))?;
+    let state = api.hub.state();
+    let tell = state.conversations.tell(id).ok_or_else(|| unknown(which))?;
+    Ok((id, tell.conversation))
+}
+
+/// Takes a message back that is not begun; says how it stands.
+async fn cancel(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    id: InPath,
+) -> Answer {
+    let Path(which) = id?;
+    let (tell, _) = find(&api, &which)?;
+    let cancel = conversation::Command::Cancel { tell };
+    let done = submit(&api, &token, Command::Conversation(cancel)).await?;
+    Ok(Json(json!({"id": tell.to_string(), "cancelled": !done.events.is_empty()})))
+}
+
 async fn show(
     State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
     id: InPath,
     asked: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Answer {
     let (Path(which), Query(ShowQuery { wait_ms })) = (id?, asked?);
-    let unknown = || {
-        let which: String = which.chars().take(80).collect();
-        Problem(StatusCode::NOT_FOUND, format!("there is no message {which:?}"))
-    };
-    let id = TellId::parse(&which).ok_or_else(unknown)?;
-    let state = api.hub.state();
-    let conversation = state.conversations.tell(id).ok_or_else(unknown)?.conversation;
+    let (id, conversation) = find(&api, &which)?;
     if wait_ms > 0 {
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
         let mut stop = api.stop.subscribe();
@@ -55,7 +81,11 @@ async fn show(
         }
     }
     let state = api.hub.state();
-    let tell = state.conversations.tell(id).ok_or_else(unknown)?;
+    let tell = state.conversations.tell(id).ok_or_else(|| unknown(&which))?;
+    if tell.is_settled() {
+        let read = conversation::Command::Read { conversation };
+        submit(&api, &token, Command::Conversation(read)).await?;
+    }
     let agent = state.conversations.get(conversation).map(|conversation| &conversation.agent);
     let (status, answer, reason) = match &tell.progress {
         Progress::Queued => ("queued", String::new(), None),

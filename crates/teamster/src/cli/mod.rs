@@ -76,6 +76,8 @@ enum Verb {
     Wake(team::WakeArgs),
     /// End the process of a team's agent; its session stays
     Sleep(team::SleepArgs),
+    /// Take a message to a team back that is not begun
+    Cancel(team::CancelArgs),
     /// Show what was said in a conversation
     Transcript(team::TranscriptArgs),
     /// Show what waits for you
@@ -164,6 +166,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Teams(args) => wait_for(team::teams(&data, args)),
         Verb::Wake(args) => wait_for(team::wake(&data, args)),
         Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
+        Verb::Cancel(args) => wait_for(team::cancel(&data, args)),
         Verb::Transcript(args) => wait_for(team::transcript(&data, args)),
         Verb::Questions(args) => wait_for(question::list(&data, args)),
         Verb::Answer(args) => wait_for(question::answer(&data, args)),

@@ -74,6 +74,34 @@ pub(super) struct TeamsArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct CancelArgs {
+    /// The message, such as TELL-3
+    message: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn cancel(data: &DataFiles, args: CancelArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let path = format!("/api/tells/{}/cancel", crate::client::in_path(&args.message));
+    let answer = client.post(&path, &json!({})).await?;
+    if args.json {
+        print(&answer.to_string())?;
+    } else if answer["cancelled"] == true {
+        print(&format!("{} is taken back", args.message))?;
+    } else {
+        bail!(
+            "{} was begun already; `{}` ends its agent's turn",
+            args.message,
+            data.call("sleep TEAM")
+        );
+    }
+    Ok(())
+}
+
 /// One request waits no longer than the hub lets it.
 const WAIT_MS: u64 = 40_000;
 

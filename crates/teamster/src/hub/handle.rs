@@ -1,19 +1,23 @@
 //! What everything outside the loop holds of the hub.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
-use teamster_core::agent::AgentId;
+use teamster_core::agent::{self, AgentId};
+use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_mcp::Hub;
-use teamster_mcp::hub::{Done, Failure, Waits, Watch};
+use teamster_mcp::hub::{Aside, Done, Failure, Listens, StepsBack, Waits, Watch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
+use super::trees::{Left, Trees};
+use super::unheard::Unheard;
 use super::waiters::Waiters;
 use super::words::Words;
 use super::written::Written;
@@ -35,6 +39,8 @@ pub(super) struct Shared {
     pub(super) waiters: Waiters,
     pub(super) idlers: Arc<Idlers>,
     pub(super) words: Words,
+    pub(super) trees: Arc<Trees>,
+    pub(super) unheard: Arc<Unheard>,
     pub(super) written: Written,
 }
 
@@ -86,6 +92,16 @@ impl Handle {
         &self.shared.idlers
     }
 
+    /// Returns who works in which directory.
+    pub fn trees(&self) -> &Arc<Trees> {
+        &self.shared.trees
+    }
+
+    /// Returns the messages whose answers are no longer waited for.
+    pub fn unheard(&self) -> &Unheard {
+        &self.shared.unheard
+    }
+
     /// Returns what was made durable since the hub started.
     pub fn written(&self) -> &Written {
         &self.shared.written
@@ -123,6 +139,18 @@ impl Hub for Handle {
         Waits::new(self.shared.idlers.clone().enter(&caller.principal))
     }
 
+    fn steps_aside(&self, caller: &Caller) -> Aside {
+        let state = Self::state(self);
+        let agent = state.agents.of_caller(caller);
+        let left = agent.and_then(|agent| self.shared.trees.leave(&agent.id));
+        left.map_or_else(Aside::nowhere, |left| Aside::new(Gone { hub: self.clone(), left }))
+    }
+
+    fn listens(&self, tell: TellId) -> Listens {
+        let unheard = self.shared.unheard.clone();
+        Listens::new(tell, move |tell| unheard.push(tell))
+    }
+
     fn directory(&self) -> String {
         self.project.directory().to_string_lossy().into_owned()
     }
@@ -133,5 +161,26 @@ impl Hub for Handle {
 
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(self.project.commit())
+    }
+}
+
+/// An agent that waits for others.
+struct Gone {
+    hub: Handle,
+    left: Left,
+}
+
+impl StepsBack for Gone {
+    fn back(self: Box<Self>, at_most: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if tokio::time::timeout(at_most, self.left.back()).await.is_ok() {
+                return;
+            }
+            // Its client would give up, and go on anyway.
+            let Some(holder) = self.left.holder() else { return };
+            let says = format!("it goes on while {holder} still works in its directory");
+            let warn = agent::Command::Warn { id: self.left.agent().clone(), says };
+            let _ = self.hub.submit(Caller::hub(), Command::Agent(warn), None).await;
+        })
     }
 }

@@ -104,6 +104,8 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         waiters: Waiters::default(),
         idlers: Arc::default(),
         words: Words::default(),
+        trees: Arc::default(),
+        unheard: Arc::default(),
         written: Written::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);

@@ -8,15 +8,18 @@ use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
 use super::{Came, Talk};
-use crate::agents::resting::Rest;
+use crate::agents::{self, resting::Rest};
+use crate::hub::Claim;
 
 /// What an agent that lasts is in the middle of.
 #[derive(Default)]
 pub(super) struct Conversing {
     /// The message that it answers.
     pub(super) tell: Option<TellId>,
-    /// It has nothing to do, since then.
+    /// It has nothing to do, since then; or it waits for its directory.
     pub(super) rests: Option<(Rest, Instant)>,
+    /// What it has to do is in a directory that others may work in.
+    pub(super) claim: Option<Claim>,
     /// Its program knows who it is.
     knows_its_role: bool,
 }
@@ -26,6 +29,11 @@ impl Talk<'_> {
     pub(super) async fn next_tell(&mut self, resumed: bool) -> Option<Came> {
         self.conversing.rests = None;
         self.conversing.knows_its_role |= resumed;
+        if !self.has_a_place() {
+            let rest = self.shared.resting.enter(&self.agent.id);
+            self.conversing.rests = Some((rest, Instant::now()));
+            return None;
+        }
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let begin = conversation::Command::Begin { agent, incarnation };
         let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
@@ -35,6 +43,7 @@ impl Talk<'_> {
         };
         let conversation = done.state.conversations.of_agent(&self.agent.id)?;
         let Some(tell) = conversation.current else {
+            self.conversing.claim = None;
             let rest = self.shared.resting.enter(&self.agent.id);
             self.conversing.rests = Some((rest, Instant::now()));
             return None;
@@ -64,6 +73,19 @@ impl Talk<'_> {
         }
     }
 
+    /// Says whether it can work where its conversation is about; if not, it is in line for it as soon as there is something
+    /// to do.
+    fn has_a_place(&mut self) -> bool {
+        let state = self.shared.hub.state();
+        let conversation = state.conversations.of_agent(&self.agent.id);
+        let has_work =
+            conversation.is_some_and(|one| one.current.is_some() || !one.queue.is_empty());
+        let Some(tree) = agents::tree(&state, self.agent).filter(|_| has_work) else { return true };
+        let trees = self.shared.hub.trees();
+        let claim = self.conversing.claim.get_or_insert_with(|| trees.claim(&self.agent.id, tree));
+        claim.is_granted()
+    }
+
     /// Returns what the agent is told.
     fn message(
         &mut self,
@@ -80,10 +102,16 @@ impl Talk<'_> {
             "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
                 .to_owned()
         });
-        let head = format!(
-            "Message from {} ({}). Your last words are sent back as the answer.",
-            conversation.from, tell.id
-        );
+        let head = match tell.answer_to {
+            Some(_) => format!(
+                "A late answer ({}). Go on with what you needed it for; your last words are kept for {}.",
+                tell.id, conversation.from
+            ),
+            None => format!(
+                "Message from {} ({}). Your last words are sent back as the answer.",
+                conversation.from, tell.id
+            ),
+        };
         let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
         Some(parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n---\n\n"))
     }
@@ -109,6 +137,8 @@ impl Talk<'_> {
         self.spend().await;
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
         self.settle(how).await;
+        // Others come first who have waited for the directory.
+        self.conversing.claim = None;
         self.next_tell(true).await
     }
 

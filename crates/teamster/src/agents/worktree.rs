@@ -1,0 +1,69 @@
+//! Git worktrees for those who must not work in each other's files.
+
+use std::path::Path;
+use std::time::Duration;
+
+use teamster_agents::process;
+
+/// A checkout of a big repository takes a while.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// As much of git's words as is passed on.
+const SAYS_BYTES_MAX: usize = 1_000;
+
+/// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
+/// is now. One that is there already is left as it is.
+pub(super) async fn ensure(repository: &Path, path: &Path) -> Result<(), String> {
+    if path.join(".git").exists() {
+        return Ok(());
+    }
+    let branch = branch(path);
+    let parent = path.parent().ok_or("a worktree cannot be the root directory")?;
+    std::fs::create_dir_all(parent)
+        .map_err(|error| format!("cannot make {}: {error}", parent.display()))?;
+    // What was removed by hand is in git's way.
+    git(repository, &["worktree".as_ref(), "prune".as_ref()]).await?;
+    let full = format!("refs/heads/{branch}");
+    let verify = ["rev-parse", "--verify", "--quiet", &full].map(AsRef::as_ref);
+    let is_known = git(repository, &verify).await.is_ok();
+    let add: [&Path; 2] = ["worktree".as_ref(), "add".as_ref()];
+    let rest: Vec<&Path> = match is_known {
+        true => vec![path, Path::new(&branch)],
+        false => vec!["-b".as_ref(), Path::new(&branch), path, "HEAD".as_ref()],
+    };
+    git(repository, &[&add[..], &rest[..]].concat()).await
+}
+
+/// Returns the branch of a worktree, which says where it is: several hubs may have some of one repository.
+fn branch(path: &Path) -> String {
+    let is_odd = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let plain = |name: &std::ffi::OsStr| name.to_string_lossy().replace(is_odd, "-");
+    let mut names: Vec<String> = path.iter().rev().take(3).map(plain).collect();
+    names.reverse();
+    format!("teamster/{}", names.join("/"))
+}
+
+async fn git(repository: &Path, args: &[&Path]) -> Result<(), String> {
+    let run = process::command("git", repository).args(args).output();
+    let output = match tokio::time::timeout(PATIENCE, run).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(format!("git cannot be started: {error}")),
+        Err(_) => return Err(format!("git took longer than {} s", PATIENCE.as_secs())),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let says = String::from_utf8_lossy(&output.stderr);
+    let says: String = says.trim().chars().take(SAYS_BYTES_MAX).collect();
+    Err(format!("git could not make a worktree of {}: {says}", repository.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_is_named_after_its_worktree() {
+        let path = Path::new("/home/ann/.local/state/teamster/default-worktrees/my.app/CONV-3");
+        assert_eq!(branch(path), "teamster/default-worktrees/my-app/CONV-3");
+    }
+}
