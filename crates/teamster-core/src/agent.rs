@@ -19,7 +19,7 @@ use crate::role::{Limits, RoleName, Roles};
 use crate::spending::{Spent, Used};
 use crate::text;
 use crate::token::{Kind, SecretHash};
-use crate::{Caller, Context, DossierName, PrincipalName, Record, TeamName, Timestamp};
+use crate::{Caller, Context, DossierName, PrincipalName, Record, RunName, TeamName, Timestamp};
 
 pub use self::event::{Event, SleepWhy, Why};
 use self::outcome::bounded;
@@ -85,6 +85,9 @@ pub struct Draft {
     /// The team that it speaks for. Then it lasts: it has a conversation to go on with, and sleeps in between.
     #[serde(default)]
     pub team: Option<TeamName>,
+    /// The run that it works on, in an iteration of it.
+    #[serde(default)]
+    pub run: Option<RunName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -512,6 +515,7 @@ impl Agents {
             depth: parent.map_or(0, |parent| parent.draft.depth + 1),
             limits,
             team: None,
+            run: None,
         };
         Ok(Event::Drafted { id, number, draft })
     }
@@ -564,6 +568,7 @@ impl Agents {
             depth: 0,
             limits: role.limits,
             team: None,
+            run: None,
         };
         Ok(Event::Adopted { id, number, draft, token, session })
     }
@@ -587,8 +592,37 @@ impl Agents {
             // Its turns and its time are those of its conversation, which has no end.
             limits: Limits { turns: u32::MAX, wall_ms: u64::MAX, ..team.behaviour.limits },
             team: Some(team.name.clone()),
+            run: None,
         };
         Event::Convened { id, number, draft }
+    }
+
+    /// Returns the agent of an iteration of a run.
+    pub(crate) fn engage(
+        &self,
+        run: &RunName,
+        terms: &crate::drive::Terms,
+        directory: Arc<str>,
+        prompt: Arc<str>,
+        microdollars: Option<u64>,
+        is_taken: impl Fn(&PrincipalName) -> bool,
+    ) -> Event {
+        let role = terms.behaviour.name.clone();
+        let (id, number) = self.new_id(&role, is_taken);
+        let limits = terms.behaviour.limits;
+        let money = Limits { microdollars, ..limits };
+        let draft = Draft {
+            role,
+            dossier: DossierName::new(format!("run-{run}")),
+            prompt,
+            directory,
+            parent: None,
+            depth: 0,
+            limits: limits.within(money),
+            team: None,
+            run: Some(run.clone()),
+        };
+        Event::Drafted { id, number, draft }
     }
 
     /// Has one that lasts started, if it sleeps.
@@ -807,6 +841,11 @@ impl Agents {
     pub(crate) fn admissible(&self, id: &AgentId) -> Result<&Arc<Agent>, Refusal> {
         let agent = self.by_id.get(id).filter(|agent| agent.phase == Phase::Queued);
         agent.ok_or_else(|| Refusal::OutOfStep(id.clone()))
+    }
+
+    /// Ends an agent and all below it, whoever wants it.
+    pub(crate) fn end_now(&self, id: &AgentId) -> Vec<Event> {
+        self.kill(id, &Why::Killed)
     }
 
     /// Ends an agent and all below it. One that has no process yet has ended at once.

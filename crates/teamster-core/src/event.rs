@@ -175,23 +175,9 @@ impl Event {
 
     /// Returns about how much memory the event takes, for bounds.
     pub fn size_bytes(&self) -> usize {
-        use crate::{item, iteration, note};
         let text = match self {
             Self::ClientSession(_) | Self::Hub(_) | Self::Token(_) => 0,
-            Self::Run { what: run::Event::Item(item::Event::Added { content, .. }), .. } => {
-                content.len()
-            }
-            Self::Run { what: run::Event::Note(note::Event::Added { content, .. }), .. } => {
-                content.len()
-            }
-            Self::Run {
-                what: run::Event::Iteration(iteration::Event::Summarised { text, .. }),
-                ..
-            } => text.len(),
-            Self::Run {
-                what: run::Event::Item(_) | run::Event::Completed | run::Event::Reopened,
-                ..
-            } => 0,
+            Self::Run { what, .. } => what.text_bytes(),
             Self::Yak(event) => event.text_bytes(),
             Self::Errand(event) => event.text_bytes(),
             Self::Role(role::Event::Defined { role }) => role.prompt.len(),

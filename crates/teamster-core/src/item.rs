@@ -135,6 +135,8 @@ pub enum Command {
     },
     /// Takes the next ready item, if there is one.
     Claim,
+    /// Changes what an item says.
+    Edit { item: String, content: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +159,10 @@ pub enum Event {
     },
     Claimed {
         id: ItemId,
+    },
+    Edited {
+        id: ItemId,
+        content: Arc<str>,
     },
     /// Its holder ended before finishing it; it is remaining again.
     Released {
@@ -259,6 +265,11 @@ impl Items {
         self.ready.get_min().and_then(|(_, id)| self.by_id.get(id))
     }
 
+    /// Returns those that are remaining and wait for nothing, the most urgent first.
+    pub fn ready(&self) -> impl Iterator<Item = &Arc<Item>> {
+        self.ready.iter().filter_map(|(_, id)| self.by_id.get(id))
+    }
+
     /// Returns the items ranked after `after`, in the order of a list.
     pub fn ranked_after(&self, after: Option<Rank>) -> impl Iterator<Item = &Arc<Item>> {
         use std::ops::Bound::{Excluded, Unbounded};
@@ -299,11 +310,13 @@ impl Items {
     }
 
     /// Returns the events that `command` causes, or why it is refused. `held` are the items that the caller has in
-    /// progress since the current iteration began.
+    /// progress since the current iteration began; a claim gets `first` if it can be had, and none of the `reserved`.
     pub(crate) fn decide(
         &self,
         command: &Command,
         mut held: impl Iterator<Item = ItemId>,
+        first: Option<ItemId>,
+        reserved: &[ItemId],
     ) -> Result<Vec<Event>, Refusal> {
         match command {
             Command::Add(new) => self.add(new, held.next()),
@@ -330,11 +343,22 @@ impl Items {
                 }])
             }
             // Each claim gets an item of its own, also from one caller: workers may share a credential.
-            Command::Claim => Ok(self
-                .next_ready()
-                .map(|item| Event::Claimed { id: item.id })
-                .into_iter()
-                .collect()),
+            Command::Claim => {
+                let own = self.ready().find(|item| Some(item.id) == first);
+                let next = own.or_else(|| self.ready().find(|item| !reserved.contains(&item.id)));
+                Ok(next.map(|item| Event::Claimed { id: item.id }).into_iter().collect())
+            }
+            Command::Edit { item, content } => {
+                let item = self.find(item.trim())?;
+                let content = text::body("content", content)?;
+                match self.same_content(&content) {
+                    Some(same) if same.id != item.id => {
+                        Err(Refusal::Exists { id: same.id, content: same.content.clone() })
+                    }
+                    Some(_) | None if item.content == content => Ok(Vec::new()),
+                    Some(_) | None => Ok(vec![Event::Edited { id: item.id, content }]),
+                }
+            }
         }
     }
 
@@ -444,6 +468,9 @@ impl Items {
                 item.holder = holder();
                 item.iteration = iteration;
             }),
+            Event::Edited { id, content } => {
+                self.change(*id, |item| item.content = content.clone())
+            }
             Event::Released { id } => self.change(*id, |item| {
                 item.status = Status::Remaining;
                 item.holder = None;
@@ -468,11 +495,11 @@ impl Items {
                 self.ranked.remove(&was.rank());
                 self.ready.remove(&(was.priority, id));
                 self.counts[was.status as usize] -= 1;
+                self.by_content.remove(&(content_print(&was.content), id));
             }
-            None => {
-                self.by_content.insert((content_print(&item.content), id));
-            }
+            None => {}
         }
+        self.by_content.insert((content_print(&item.content), id));
         self.counts[item.status as usize] += 1;
         self.ranked.insert(item.rank());
         for on in &item.depends_on {
@@ -532,12 +559,17 @@ impl Event {
         let place = |id: &ItemId, what| format!("{id} {what}");
         match self {
             Self::Added { .. } | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
+            // Iterations remember what was begun and finished in them.
+            Self::Claimed { .. } => Fate::Kept,
+            Self::Updated { status: Some(status), .. } if *status != Status::Remaining => {
+                Fate::Kept
+            }
             Self::Updated { id, status, priority, depends_on: None } => {
                 let status = status.map(|_| place(id, "status"));
                 let priority = priority.map(|_| place(id, "priority"));
                 Fate::KeptIfLast(status.into_iter().chain(priority).collect())
             }
-            Self::Claimed { id } => Fate::KeptIfLast(vec![place(id, "status")]),
+            Self::Edited { id, .. } => Fate::KeptIfLast(vec![place(id, "content")]),
             // Not the same place: a release leaves the iteration in which the item was worked on last.
             Self::Released { id } => Fate::KeptIfLast(vec![place(id, "released")]),
         }
@@ -549,7 +581,29 @@ impl Event {
             Self::Added { id, .. }
             | Self::Updated { id, .. }
             | Self::Claimed { id }
+            | Self::Edited { id, .. }
             | Self::Released { id } => *id,
+        }
+    }
+
+    /// Returns the item that somebody begins to work on with this.
+    pub fn starts(&self) -> Option<ItemId> {
+        match self {
+            Self::Added { id, status: Status::InProgress, .. }
+            | Self::Updated { id, status: Some(Status::InProgress), .. }
+            | Self::Claimed { id } => Some(*id),
+            Self::Added { .. }
+            | Self::Updated { .. }
+            | Self::Edited { .. }
+            | Self::Released { .. } => None,
+        }
+    }
+
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Added { content, .. } | Self::Edited { content, .. } => content.len(),
+            Self::Updated { .. } | Self::Claimed { .. } | Self::Released { .. } => 0,
         }
     }
 
@@ -581,6 +635,9 @@ impl Event {
                 )
             }
             Self::Claimed { id } => Summary::new("take", format!("{id} claimed")),
+            Self::Edited { id, content } => {
+                Summary::new("edit", format!("{id} says now: {}", shortened(content)))
+            }
             Self::Released { id } => {
                 Summary::new("free", format!("{id} released: its holder's token ended"))
             }

@@ -1,13 +1,23 @@
-//! Iterations: the steps in which a run is worked off, and the summary each leaves behind.
+//! Iterations: the steps in which a run is worked off, and the summary each leaves behind. Whoever works on a run by
+//! itself ends one step with its summary and so begins the next. Where the hub works a run off, each step is an agent of
+//! its own, several may be under way at once, and each is ended by the hub when all of it is done.
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentId;
+use crate::compaction::Fate;
+use crate::drive::Message;
 use crate::ids::ItemId;
+use crate::item;
+use crate::spending::Spent;
 use crate::text::{self, BadText};
 use crate::{PrincipalName, Record, Timestamp};
+
+/// As many iterations as are kept at hand with how they ended; of older ones the log knows.
+pub const ENDED_MAX: usize = 1_000;
 
 /// What an iteration left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,16 +28,77 @@ pub struct Summary {
     pub at: Timestamp,
 }
 
+/// An iteration that an agent of the hub is in, or was when it ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    pub number: u32,
+    /// Which of the run's workers.
+    pub worker: u32,
+    pub agent: AgentId,
+    /// It only makes the plan.
+    pub plans: bool,
+    /// How the files were before it, in words of whoever keeps them.
+    pub base: Option<Arc<str>>,
+    pub begun_at: Timestamp,
+    /// The item that it is for, once it has begun one.
+    pub item: Option<ItemId>,
+    pub touched: OrdSet<ItemId>,
+    /// What people told those who work on the run, and no earlier one was told.
+    pub told: Vector<Message>,
+    /// What hooks said that its agent is to know.
+    pub hooks: Arc<str>,
+}
+
+/// How an iteration ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The commit of what it changed.
+    pub commit: Option<Arc<str>>,
+    /// What went wrong, if something did.
+    pub failed: Option<Arc<str>>,
+    /// It came to its end and has changed nothing.
+    pub is_idle: bool,
+    pub spent: Spent,
+}
+
+/// An iteration that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub open: Arc<Open>,
+    pub end: Arc<End>,
+    pub at: Timestamp,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Records the summary of the current iteration, which ends it.
+    /// Records the summary of the current iteration, which ends it, or of the one that the caller is the agent of.
     Summarise { text: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Summarised { iteration: u32, text: Arc<str>, items_worked: Vec<ItemId> },
+    Summarised {
+        iteration: u32,
+        text: Arc<str>,
+        items_worked: Vec<ItemId>,
+    },
+    Begun {
+        iteration: u32,
+        worker: u32,
+        agent: AgentId,
+        plans: bool,
+        base: Option<Arc<str>>,
+        hooks: Arc<str>,
+    },
+    Ended {
+        iteration: u32,
+        end: Arc<End>,
+    },
+    /// The next iteration has this number.
+    Numbered {
+        next: u32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,25 +109,66 @@ pub enum Refusal {
         "Iteration #{0} already has a summary recorded, and nothing has happened since; go on with task-next"
     )]
     AlreadyRecorded(u32),
+    #[error(
+        "Iteration #{0} already has a summary recorded; end your turn, and the next iteration begins"
+    )]
+    AlreadySummarised(u32),
+    #[error(
+        "this run is being worked off, and each of its iterations writes its own summary; add a note instead"
+    )]
+    NotYours,
 }
 
-/// The view of one run's iterations. The first is number 1.
+/// The view of one run's iterations. The first is number 1, or 0 if it makes a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Iterations {
     current: u32,
     touched: OrdSet<ItemId>,
     summaries: OrdMap<u32, Arc<Summary>>,
+    open: OrdMap<u32, Arc<Open>>,
+    ended: OrdMap<u32, Arc<Ended>>,
 }
 
 impl Default for Iterations {
     fn default() -> Self {
-        Self { current: 1, touched: OrdSet::new(), summaries: OrdMap::new() }
+        Self {
+            current: 1,
+            touched: OrdSet::new(),
+            summaries: OrdMap::new(),
+            open: OrdMap::new(),
+            ended: OrdMap::new(),
+        }
     }
 }
 
 impl Iterations {
+    /// Returns the number of the iteration that is under way, or comes next where the hub works.
     pub fn current(&self) -> u32 {
         self.current
+    }
+
+    /// Returns the number of the iteration that somebody works in.
+    pub fn number_of(&self, who: &PrincipalName) -> u32 {
+        self.of(who).map_or(self.current, |open| open.number)
+    }
+
+    /// Returns the iteration that somebody is the agent of.
+    pub fn of(&self, who: &PrincipalName) -> Option<&Arc<Open>> {
+        self.open.values().find(|open| open.agent.principal() == *who)
+    }
+
+    /// Returns those that agents of the hub are in, oldest first.
+    pub fn open(&self) -> impl Iterator<Item = &Arc<Open>> {
+        self.open.values()
+    }
+
+    /// Returns those that have ended and are at hand, oldest first.
+    pub fn ended(&self) -> impl DoubleEndedIterator<Item = &Arc<Ended>> {
+        self.ended.values()
+    }
+
+    pub fn of_worker(&self, worker: u32) -> Option<&Arc<Open>> {
+        self.open.values().find(|open| open.worker == worker)
     }
 
     /// Returns the summaries, oldest first, with their iterations' numbers.
@@ -64,14 +176,31 @@ impl Iterations {
         self.summaries.iter().map(|(number, summary)| (*number, summary))
     }
 
-    /// Returns the events that `command` causes, or why it is refused. `in_progress` are the items under way.
+    pub fn summary(&self, iteration: u32) -> Option<&Arc<Summary>> {
+        self.summaries.get(&iteration)
+    }
+
+    /// Returns the events that `command` causes, or why it is refused. `in_progress` are the items under way; `is_driven`
+    /// says that the hub works the run off.
     pub(crate) fn decide(
         &self,
         command: &Command,
         in_progress: impl Iterator<Item = ItemId>,
+        who: &PrincipalName,
+        is_driven: bool,
     ) -> Result<Vec<Event>, Refusal> {
         let Command::Summarise { text } = command;
         let text = text::body("summary", text)?;
+        if let Some(open) = self.of(who) {
+            if self.summaries.contains_key(&open.number) {
+                return Err(Refusal::AlreadySummarised(open.number));
+            }
+            let items_worked = open.touched.iter().copied().collect();
+            return Ok(vec![Event::Summarised { iteration: open.number, text, items_worked }]);
+        }
+        if is_driven {
+            return Err(Refusal::NotYours);
+        }
         // Without a key, the same words again are the same call again, unless work was done in between.
         if let Some((last, summary)) = self.summaries().next_back()
             && summary.text == text
@@ -88,26 +217,108 @@ impl Iterations {
         }])
     }
 
-    pub(crate) fn apply(&mut self, event: &Event, record: &Record) {
-        let Event::Summarised { iteration, text, items_worked } = event;
-        let (text, items_worked) = (text.clone(), items_worked.clone());
-        let summary = Summary { text, items_worked, by: record.by.clone(), at: record.at };
-        self.summaries.insert(*iteration, Arc::new(summary));
-        self.current = iteration + 1;
-        self.touched = OrdSet::new();
+    /// Changes how the iterations stand; one that begins is told `messages`.
+    pub(crate) fn apply(&mut self, event: &Event, record: &Record, messages: Vector<Message>) {
+        match event {
+            Event::Summarised { iteration, text, items_worked } => {
+                let (text, items_worked) = (text.clone(), items_worked.clone());
+                let summary = Summary { text, items_worked, by: record.by.clone(), at: record.at };
+                self.summaries.insert(*iteration, Arc::new(summary));
+                if !self.open.contains_key(iteration) {
+                    self.current = iteration + 1;
+                    self.touched = OrdSet::new();
+                }
+            }
+            Event::Begun { iteration, worker, agent, plans, base, hooks } => {
+                let open = Open {
+                    number: *iteration,
+                    worker: *worker,
+                    agent: agent.clone(),
+                    plans: *plans,
+                    base: base.clone(),
+                    begun_at: record.at,
+                    item: None,
+                    touched: OrdSet::new(),
+                    told: messages,
+                    hooks: hooks.clone(),
+                };
+                self.open.insert(*iteration, Arc::new(open));
+                self.current = self.current.max(iteration + 1);
+                self.touched = OrdSet::new();
+            }
+            Event::Ended { iteration, end } => {
+                if let Some(open) = self.open.remove(iteration) {
+                    // What it was told is in the log.
+                    let (told, hooks) = (Vector::new(), "".into());
+                    let open = Arc::new(Open { told, hooks, ..Open::clone(&open) });
+                    let ended = Ended { open, end: end.clone(), at: record.at };
+                    self.ended.insert(*iteration, Arc::new(ended));
+                }
+                if self.ended.len() > ENDED_MAX {
+                    self.ended = self.ended.without_min().1;
+                }
+            }
+            Event::Numbered { next } => self.current = *next,
+        }
     }
 
-    /// Notes that an item was worked on in the current iteration.
-    pub(crate) fn touch(&mut self, item: ItemId) {
-        self.touched.insert(item);
+    /// Notes that an item was worked on in the iteration of whoever did. Of what compaction may drop, iterations of the
+    /// hub's agents take no note.
+    pub(crate) fn touch(&mut self, event: &item::Event, who: &PrincipalName) {
+        let (item, is_begun) = (event.item(), event.starts().is_some());
+        match self.of(who) {
+            Some(_) if event.fate() != Fate::Kept => {}
+            Some(open) => {
+                let mut open = Open::clone(open);
+                open.touched.insert(item);
+                if is_begun {
+                    open.item = Some(item);
+                }
+                self.open.insert(open.number, Arc::new(open));
+            }
+            None => {
+                self.touched.insert(item);
+            }
+        }
     }
 }
 
 impl Event {
     pub(crate) fn summary(&self) -> crate::Summary {
-        let Self::Summarised { iteration, text, items_worked: _ } = self;
-        let first_line = text.lines().next().unwrap_or_default();
-        crate::Summary::new("done", format!("iteration {iteration}: {first_line}"))
+        match self {
+            Self::Summarised { iteration, text, items_worked: _ } => {
+                let first_line = text.lines().next().unwrap_or_default();
+                crate::Summary::new("done", format!("iteration {iteration}: {first_line}"))
+            }
+            Self::Begun { iteration, worker, agent, plans, .. } => {
+                let what = if *plans { "plans" } else { "begins" };
+                let by = if *worker == 0 { String::new() } else { format!(", worker {worker}") };
+                crate::Summary::new("take", format!("iteration {iteration} {what} ({agent}{by})"))
+            }
+            Self::Ended { iteration, end } => {
+                let how = match (&end.failed, &end.commit) {
+                    (Some(why), _) => format!("failed: {}", why.lines().next().unwrap_or_default()),
+                    (None, Some(commit)) => {
+                        format!("ended, commit {}", commit.chars().take(12).collect::<String>())
+                    }
+                    (None, None) => "ended".to_owned(),
+                };
+                crate::Summary::new("done", format!("iteration {iteration} {how}"))
+            }
+            Self::Numbered { next } => {
+                crate::Summary::new("edit", format!("the next iteration is number {next}"))
+            }
+        }
+    }
+
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Summarised { text, .. } => text.len(),
+            Self::Ended { end, .. } => end.failed.as_ref().map_or(0, |why| why.len()),
+            Self::Begun { hooks, .. } => hooks.len(),
+            Self::Numbered { .. } => 0,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod client_session;
 pub mod compaction;
 pub mod conversation;
 pub mod dossier;
+pub mod drive;
 pub mod errand;
 pub mod event;
 pub mod grant;

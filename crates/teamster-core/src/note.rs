@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
+use crate::compaction::Fate;
 use crate::ids::NoteId;
 use crate::text::{self, BadText};
 use crate::{PrincipalName, Record, Summary, Timestamp};
@@ -68,12 +69,21 @@ pub struct NewNote {
 pub enum Command {
     /// Adds all of these notes, or none.
     Add(Vec<NewNote>),
+    Edit {
+        note: NoteId,
+        content: String,
+    },
+    Remove {
+        note: NoteId,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     Added { id: NoteId, kind: Kind, content: Arc<str> },
+    Edited { id: NoteId, content: Arc<str> },
+    Removed { id: NoteId },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,12 +104,15 @@ pub enum Refusal {
         "duplicate note in batch (notes[{0}]); nothing was added, so remove one and call again"
     )]
     TwiceInBatch(usize),
+    #[error("there is no note {0}; note-list shows those there are")]
+    NotFound(NoteId),
 }
 
 /// The view of one run's notes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Vec<Arc<Note>>", into = "Vec<Arc<Note>>")]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Notes {
+    last: u32,
     by_id: OrdMap<NoteId, Arc<Note>>,
     by_kind: OrdSet<(Kind, NoteId)>,
     by_content: OrdSet<(u64, NoteId)>,
@@ -133,14 +146,31 @@ impl Notes {
 
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command) -> Result<Vec<Event>, Refusal> {
-        let Command::Add(new) = command;
+        let new = match command {
+            Command::Add(new) => new,
+            Command::Edit { note, content } => {
+                let note = self.by_id.get(note).ok_or(Refusal::NotFound(*note))?;
+                let content = text::body("content", content)?;
+                if let Some(same) = self.same(&content, note.kind) {
+                    return match same.id == note.id {
+                        true => Ok(Vec::new()),
+                        false => Err(Refusal::Exists { id: same.id, kind: note.kind }),
+                    };
+                }
+                return Ok(vec![Event::Edited { id: note.id, content }]);
+            }
+            Command::Remove { note } => {
+                let note = self.by_id.get(note).ok_or(Refusal::NotFound(*note))?;
+                return Ok(vec![Event::Removed { id: note.id }]);
+            }
+        };
         if new.is_empty() {
             return Err(Refusal::NothingToAdd);
         }
         if new.len() > ADDED_AT_ONCE_MAX {
             return Err(Refusal::TooManyAtOnce(new.len()));
         }
-        let last = self.by_id.get_max().map_or(0, |(id, _)| id.0);
+        let last = self.last;
         if last as usize + new.len() > NOTES_MAX as usize {
             return Err(Refusal::TooMany);
         }
@@ -168,44 +198,94 @@ impl Notes {
     }
 
     pub(crate) fn apply(&mut self, event: &Event, record: &Record, iteration: u32) {
-        let Event::Added { id, kind, content } = event;
-        let (id, kind, content) = (*id, *kind, content.clone());
-        self.insert(Arc::new(Note {
-            id,
-            kind,
-            content,
-            iteration,
-            by: record.by.clone(),
-            at: record.at,
-        }));
+        match event {
+            Event::Added { id, kind, content } => {
+                let (id, kind, content) = (*id, *kind, content.clone());
+                self.insert(Arc::new(Note {
+                    id,
+                    kind,
+                    content,
+                    iteration,
+                    by: record.by.clone(),
+                    at: record.at,
+                }));
+            }
+            Event::Edited { id, content } => {
+                if let Some(note) = self.remove(*id) {
+                    let content = content.clone();
+                    self.insert(Arc::new(Note { content, ..Note::clone(&note) }));
+                }
+            }
+            Event::Removed { id } => {
+                self.remove(*id);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: NoteId) -> Option<Arc<Note>> {
+        let note = self.by_id.remove(&id)?;
+        self.by_kind.remove(&(note.kind, id));
+        self.by_content.remove(&(text::fingerprint(note.content.bytes()), id));
+        Some(note)
     }
 
     fn insert(&mut self, note: Arc<Note>) {
+        self.last = self.last.max(note.id.0);
         self.by_kind.insert((note.kind, note.id));
         self.by_content.insert((text::fingerprint(note.content.bytes()), note.id));
         self.by_id.insert(note.id, note);
     }
 }
 
-impl From<Vec<Arc<Note>>> for Notes {
-    fn from(stored: Vec<Arc<Note>>) -> Self {
-        let mut notes = Self::default();
-        stored.into_iter().for_each(|note| notes.insert(note));
+/// What a snapshot keeps; the indexes are made anew.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    last: u32,
+    notes: Vec<Arc<Note>>,
+}
+
+impl From<Stored> for Notes {
+    fn from(stored: Stored) -> Self {
+        let mut notes = Self { last: stored.last, ..Self::default() };
+        stored.notes.into_iter().for_each(|note| notes.insert(note));
         notes
     }
 }
 
-impl From<Notes> for Vec<Arc<Note>> {
+impl From<Notes> for Stored {
     fn from(notes: Notes) -> Self {
-        notes.by_id.into_iter().map(|(_, note)| note).collect()
+        Self { last: notes.last, notes: notes.by_id.into_iter().map(|(_, note)| note).collect() }
     }
 }
 
 impl Event {
     pub(crate) fn summary(&self) -> Summary {
-        let Self::Added { id, kind, content } = self;
-        let first_line = content.lines().next().unwrap_or_default();
-        Summary::new("note", format!("{id} ({kind}): {first_line}"))
+        match self {
+            Self::Added { id, kind, content } => {
+                let first_line = content.lines().next().unwrap_or_default();
+                Summary::new("note", format!("{id} ({kind}): {first_line}"))
+            }
+            Self::Edited { id, content } => {
+                let first_line = content.lines().next().unwrap_or_default();
+                Summary::new("edit", format!("{id} says now: {first_line}"))
+            }
+            Self::Removed { id } => Summary::new("edit", format!("{id} removed")),
+        }
+    }
+
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Added { content, .. } | Self::Edited { content, .. } => content.len(),
+            Self::Removed { .. } => 0,
+        }
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
+        match self {
+            Self::Added { .. } | Self::Removed { .. } => Fate::Kept,
+            Self::Edited { id, .. } => Fate::KeptIfLast(vec![format!("{id} content")]),
+        }
     }
 }
 

@@ -6,10 +6,12 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::Fate;
+use crate::drive::{self, Drive};
 use crate::ids::{ItemId, TokenId};
 use crate::item::{self, Items, Status};
 use crate::iteration::{self, Iterations};
 use crate::note::{self, Notes};
+use crate::token::Kind;
 use crate::{Context, Record, RunName, Summary, Timestamp};
 
 /// As many items as one token may have in progress: when it ends they are all released in one commit.
@@ -23,6 +25,15 @@ pub struct Run {
     pub notes: Notes,
     pub iterations: Iterations,
     pub completed_at: Option<Timestamp>,
+    /// How the hub works it off, if it does or did.
+    pub drive: Option<Drive>,
+}
+
+impl Run {
+    /// Says whether the hub works it off.
+    pub fn is_driven(&self) -> bool {
+        self.drive.as_ref().is_some_and(|drive| !drive.is_over())
+    }
 }
 
 /// What can be asked of a run. Each noun in it has its own commands.
@@ -31,6 +42,7 @@ pub enum Command {
     Item(item::Command),
     Note(note::Command),
     Iteration(iteration::Command),
+    Drive(drive::Command),
     /// Marks the run complete. Repeating it is answered, not refused.
     Complete,
 }
@@ -41,6 +53,7 @@ pub enum Event {
     Item(item::Event),
     Note(note::Event),
     Iteration(iteration::Event),
+    Drive(drive::Event),
     Completed,
     /// Something unfinished came into a completed run.
     Reopened,
@@ -54,6 +67,21 @@ pub enum Refusal {
     Note(#[from] note::Refusal),
     #[error(transparent)]
     Iteration(#[from] iteration::Refusal),
+    #[error(transparent)]
+    Drive(#[from] drive::Refusal),
+    #[error(
+        "iteration #{0} only makes the plan: add the tasks, write the iteration-summary and end your turn"
+    )]
+    OnlyPlans(u32),
+    #[error(
+        "iteration #{iteration} is for {item}; finish that one, write the iteration-summary and end your turn: the next \
+         iteration takes the next"
+    )]
+    OnePerIteration { iteration: u32, item: ItemId },
+    #[error(
+        "{0} is being worked on in another iteration; take another one, task-next gives you one"
+    )]
+    Taken(ItemId),
     #[error(
         "cannot complete session: {n} task(s) not in terminal state ({first}); complete, block or cancel them first"
     )]
@@ -113,26 +141,59 @@ impl Runs {
         {
             return Err(Refusal::TooManyHeld);
         }
+        let is_edit = matches!(
+            command,
+            Command::Item(item::Command::Edit { .. })
+                | Command::Note(note::Command::Edit { .. } | note::Command::Remove { .. })
+        );
+        if is_edit && cx.caller.kind == Kind::Agent {
+            return Err(drive::Refusal::OperatorsOnly.into());
+        }
         let run = self.get(name);
         let mut events: Vec<Event> = match command {
             Command::Item(command) => {
                 let held = cx.caller.token.into_iter().flat_map(|token| self.held_by(token));
-                let current = run.iterations.current();
+                let current = run.iterations.number_of(&cx.caller.principal);
                 let held = held
                     .filter(|(held_in, _)| *held_in == name)
                     .map(|(_, id)| id)
                     .filter(|id| run.items.get(*id).is_some_and(|item| item.iteration == current));
-                run.items.decide(command, held)?.into_iter().map(Event::Item).collect()
+                let own = run.iterations.of(&cx.caller.principal);
+                let other = run.iterations.open().filter(|open| own != Some(*open));
+                let reserved: Vec<ItemId> = other.filter_map(|open| open.item).collect();
+                let first = own.and_then(|open| open.item);
+                let events = run.items.decide(command, held, first, &reserved)?;
+                if let Some(id) = events.iter().find_map(item::Event::starts) {
+                    match own {
+                        Some(open) if open.plans => return Err(Refusal::OnlyPlans(open.number)),
+                        Some(open) if open.item.is_some_and(|item| item != id) => {
+                            let item = open.item.unwrap_or(id);
+                            return Err(Refusal::OnePerIteration { iteration: open.number, item });
+                        }
+                        Some(_) | None if reserved.contains(&id) => return Err(Refusal::Taken(id)),
+                        Some(_) | None => {}
+                    }
+                }
+                events.into_iter().map(Event::Item).collect()
             }
             Command::Note(command) => {
                 run.notes.decide(command)?.into_iter().map(Event::Note).collect()
             }
             Command::Iteration(command) => run
                 .iterations
-                .decide(command, run.items.in_progress())?
+                .decide(command, run.items.in_progress(), &cx.caller.principal, run.is_driven())?
                 .into_iter()
                 .map(Event::Iteration)
                 .collect(),
+            Command::Drive(command) => {
+                let events = drive::decide(run, command, cx)?;
+                // Iteration 0 makes the plan.
+                let is_new = matches!(command, drive::Command::Begin { resumes: false, .. })
+                    && run.iterations == Iterations::default();
+                let numbered = is_new.then_some(iteration::Event::Numbered { next: 0 });
+                let numbered = numbered.map(Event::Iteration);
+                events.into_iter().map(Event::Drive).chain(numbered).collect()
+            }
             Command::Complete if run.completed_at.is_some() => Vec::new(),
             Command::Complete => match run.items.n_unfinished() {
                 0 => vec![Event::Completed],
@@ -163,8 +224,8 @@ impl Runs {
                     run.items.get(id).and_then(|item| item.holder.as_ref().map(|held| held.token))
                 };
                 let was = holder(&run);
-                run.items.apply(event, record, run.iterations.current());
-                run.iterations.touch(id);
+                run.items.apply(event, record, run.iterations.number_of(&record.by));
+                run.iterations.touch(event, &record.by);
                 if let Some(token) = was {
                     self.held.remove(&(token, name.clone(), id));
                 }
@@ -172,8 +233,22 @@ impl Runs {
                     self.held.insert((token, name.clone(), id));
                 }
             }
-            Event::Note(event) => run.notes.apply(event, record, run.iterations.current()),
-            Event::Iteration(event) => run.iterations.apply(event, record),
+            Event::Note(event) => {
+                run.notes.apply(event, record, run.iterations.number_of(&record.by));
+            }
+            Event::Iteration(event) => {
+                if let iteration::Event::Ended { iteration, end } = event
+                    && let Some(open) = run.iterations.open().find(|one| one.number == *iteration)
+                    && let Some(drive) = &mut run.drive
+                {
+                    drive.iteration_ended(open, end, !run.items.is_empty());
+                }
+                let begins = matches!(event, iteration::Event::Begun { .. });
+                let drive = run.drive.as_mut().filter(|_| begins);
+                let messages = drive.map(|drive| std::mem::take(&mut drive.messages));
+                run.iterations.apply(event, record, messages.unwrap_or_default());
+            }
+            Event::Drive(event) => drive::apply(&mut run.drive, event, record),
             Event::Completed => run.completed_at = Some(record.at),
             Event::Reopened => run.completed_at = None,
         }
@@ -192,7 +267,12 @@ fn leaves_something_unfinished(event: &Event) -> bool {
             status.is_some_and(|status| !status.is_finished())
         }
         Event::Item(item::Event::Claimed { .. } | item::Event::Released { .. }) => true,
-        Event::Note(_) | Event::Iteration(_) | Event::Completed | Event::Reopened => false,
+        Event::Item(item::Event::Edited { .. }) => false,
+        Event::Note(_)
+        | Event::Iteration(_)
+        | Event::Drive(_)
+        | Event::Completed
+        | Event::Reopened => false,
     }
 }
 
@@ -217,11 +297,23 @@ impl From<Runs> for OrdMap<RunName, Arc<Run>> {
 }
 
 impl Event {
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Item(event) => event.text_bytes(),
+            Self::Note(event) => event.text_bytes(),
+            Self::Iteration(event) => event.text_bytes(),
+            Self::Drive(event) => event.text_bytes(),
+            Self::Completed | Self::Reopened => 0,
+        }
+    }
+
     pub(crate) fn fate(&self) -> Fate {
         match self {
             Self::Item(event) => event.fate(),
-            Self::Note(note::Event::Added { .. })
-            | Self::Iteration(iteration::Event::Summarised { .. }) => Fate::Kept,
+            Self::Note(event) => event.fate(),
+            Self::Iteration(_) => Fate::Kept,
+            Self::Drive(event) => event.fate(),
             Self::Completed | Self::Reopened => Fate::KeptIfLast(vec!["completed".into()]),
         }
     }
@@ -231,6 +323,7 @@ impl Event {
             Self::Item(event) => event.summary(),
             Self::Note(event) => event.summary(),
             Self::Iteration(event) => event.summary(),
+            Self::Drive(event) => event.summary(),
             Self::Completed => Summary::new("done", "run marked complete".into()),
             Self::Reopened => Summary::new("edit", "run reopened".into()),
         }

@@ -8,6 +8,7 @@ use crate::agent::{self, Agents};
 use crate::client_session::ClientSessions;
 use crate::conversation::{self, Conversations, Partner};
 use crate::dossier::{self, Dossiers};
+use crate::drive;
 use crate::errand::{self, Errands};
 use crate::grant::Grants;
 use crate::hub::Starts;
@@ -21,12 +22,13 @@ use crate::team::{Team, Teams};
 use crate::token::{self, Kind, Tokens};
 use crate::yak::Yaks;
 use crate::{
-    Command, Event, PrincipalName, Record, Refusal, RunName, TeamName, Timestamp, item, run,
+    Command, Event, PrincipalName, Record, Refusal, RunName, TeamName, Timestamp, item, iteration,
+    run,
 };
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 6;
+pub const SNAPSHOT_FORMAT: u32 = 7;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +127,9 @@ impl State {
             Command::Token(command) => {
                 self.check_name(command)?;
                 self.with_releases(self.tokens.decide(command, cx)?)
+            }
+            Command::Run { run, what: run::Command::Drive(command) } => {
+                self.drive(run, command, cx)?
             }
             Command::Run { run, what } => {
                 let events = self.runs.decide(run, what, cx)?;
@@ -263,7 +268,7 @@ impl State {
             return Err(agent::Refusal::TooManyDossiers.into());
         }
         let role = self.roles.get(draft.role.as_str()).map(|role| &**role);
-        let created = self.new_token(id, role, None, adoption.secret, cx)?;
+        let created = self.new_token(id, role, (None, None), adoption.secret, cx)?;
         let events = created.into_iter().map(Event::Token);
         Ok(events.chain(opened.map(Event::Dossier)).chain([Event::Agent(adopted)]).collect())
     }
@@ -272,7 +277,7 @@ impl State {
         &self,
         id: &agent::AgentId,
         role: Option<&Role>,
-        team: Option<TeamName>,
+        (team, run): (Option<TeamName>, Option<RunName>),
         secret: token::SecretHash,
         cx: &Context,
     ) -> Result<Vec<token::Event>, Refusal> {
@@ -282,7 +287,7 @@ impl State {
             kind: Kind::Agent,
             secret,
             grants: grants.unwrap_or_default(),
-            run: None,
+            run,
             team,
             expires_at: None,
         };
@@ -293,7 +298,84 @@ impl State {
     pub fn behaviour(&self, agent: &agent::Agent) -> Option<&Arc<Role>> {
         match &agent.draft.team {
             Some(team) => self.teams.get(team.as_str()).map(|team| &team.behaviour),
-            None => self.roles.get(agent.role.as_str()),
+            None => match &agent.draft.run {
+                Some(run) => self.runs.get(run).drive.as_ref().map(|drive| &drive.terms.behaviour),
+                None => self.roles.get(agent.role.as_str()),
+            },
+        }
+    }
+
+    /// Decides how a run is worked off; its agents are drafted and ended with it.
+    fn drive(
+        &self,
+        name: &RunName,
+        command: &drive::Command,
+        cx: &Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        let run = self.runs.get(name);
+        let of_run = |what| Event::Run { run: name.clone(), what };
+        let of_hub = |refusal: drive::Refusal| Refusal::Run(refusal.into());
+        match command {
+            drive::Command::BeginIteration { worker, plans, base, directory, hooks } => {
+                if cx.caller.kind != Kind::Hub {
+                    return Err(of_hub(drive::Refusal::HubOnly));
+                }
+                let wanted = drive::Next::Begin { plans: *plans };
+                let (Some(drive), true) =
+                    (&run.drive, drive::next(run, &self.agents, *worker) == wanted)
+                else {
+                    return Err(of_hub(drive::Refusal::OutOfStep));
+                };
+                let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
+                let number = run.iterations.current();
+                let prompt = format!("iteration {number} of run {name}").into();
+                let left = drive::money_left(run, drive, &self.agents);
+                let (terms, directory) = (&drive.terms, directory.clone());
+                let drafted = self.agents.engage(name, terms, directory, prompt, left, is_taken);
+                let begun = iteration::Event::Begun {
+                    iteration: number,
+                    worker: *worker,
+                    agent: drafted.agent().clone(),
+                    plans: *plans,
+                    base: base.clone(),
+                    hooks: crate::text::beginning(hooks, drive::HOOKS_BYTES_MAX),
+                };
+                let dossier = crate::DossierName::new(format!("run-{name}"));
+                let opened = self.dossiers.open(&dossier, &format!("run {name}"));
+                let events = opened.map(Event::Dossier).into_iter();
+                let events = events.chain([Event::Agent(drafted)]);
+                Ok(events.chain([of_run(run::Event::Iteration(begun))]).collect())
+            }
+            drive::Command::EndIteration { iteration, commit } => {
+                if cx.caller.kind != Kind::Hub {
+                    return Err(of_hub(drive::Refusal::HubOnly));
+                }
+                let open = run.iterations.open().find(|open| open.number == *iteration);
+                let open = open.ok_or_else(|| of_hub(drive::Refusal::OutOfStep))?;
+                let agent = self.agents.get(open.agent.as_str());
+                if agent.is_some_and(|agent| agent.is_live()) {
+                    return Err(of_hub(drive::Refusal::OutOfStep));
+                }
+                let end = Arc::new(drive::end(open, agent.map(|agent| &**agent), commit.clone()));
+                let ended = iteration::Event::Ended { iteration: *iteration, end };
+                Ok(vec![of_run(run::Event::Iteration(ended))])
+            }
+            drive::Command::Begin { .. }
+            | drive::Command::Tell { .. }
+            | drive::Command::Pause
+            | drive::Command::GoOn
+            | drive::Command::Stop { .. }
+            | drive::Command::End { .. } => {
+                let what = run::Command::Drive(command.clone());
+                let events = self.runs.decide(name, &what, cx)?;
+                let mut events: Vec<Event> = events.into_iter().map(of_run).collect();
+                if let drive::Command::Stop { now: true } = command {
+                    let ends =
+                        run.iterations.open().flat_map(|open| self.agents.end_now(&open.agent));
+                    events.extend(self.with_endings(ends.collect()));
+                }
+                Ok(events)
+            }
         }
     }
 
@@ -448,8 +530,8 @@ impl State {
         }
         let agent = self.agents.admissible(id)?;
         let role = self.behaviour(agent).cloned();
-        let team = agent.draft.team.clone();
-        let created = self.new_token(id, role.as_deref(), team, secret, cx)?;
+        let of = (agent.draft.team.clone(), agent.draft.run.clone());
+        let created = self.new_token(id, role.as_deref(), of, secret, cx)?;
         let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
     }

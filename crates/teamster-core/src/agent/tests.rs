@@ -93,14 +93,14 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         draft("lead", "Build the thing\nand more"),
         expect![[r#"
             {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing"}}}
-            {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null}}}}"#]],
+            {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null}}}}"#]],
     );
     check(
         a_team()[..3].to_vec(),
         "lead-1",
         draft("coder", "part"),
         expect![[
-            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null}}}}"#
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null,"run":null}}}}"#
         ]],
     );
     check(
@@ -564,7 +564,7 @@ fn money_is_spent_by_a_whole_tree() {
         "lead-1",
         draft("coder", "part"),
         expect![[
-            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null}}}}"#
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null,"run":null}}}}"#
         ]],
     );
     let spent = [a_team_with_a_dollar(), vec![spend("coder-2", Some(1_000_001))]].concat();
@@ -671,7 +671,7 @@ fn a_person_gives_an_agent_and_takes_it_back() {
         expect![[r#"
             {"token":{"created":{"id":4,"token":{"principal":"lead-1","kind":"agent","secret_hash":"4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d","grants":["full"]}}}}
             {"dossier":{"opened":{"name":"adopted-1","description":"(a person runs it)"}}}
-            {"agent":{"adopted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"adopted-1","prompt":"(a person runs it)","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null},"token":4,"session":"abc"}}}"#]],
+            {"agent":{"adopted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"adopted-1","prompt":"(a person runs it)","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null},"token":4,"session":"abc"}}}"#]],
     );
     check(
         start.clone(),

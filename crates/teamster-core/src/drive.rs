@@ -1,0 +1,475 @@
+//! How the hub works a run off: the spec and the terms on which it is worked on, what people say meanwhile, and when it is
+//! over. The hub asks [`next`] what each worker is to do; all that it needs to know of the past is in the state.
+
+use std::fmt;
+use std::sync::Arc;
+
+use imbl::{OrdMap, Vector};
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Agent, Agents, Ending};
+use crate::compaction::Fate;
+use crate::iteration::{End, Open};
+use crate::role::Role;
+use crate::run::Run;
+use crate::spending::Spent;
+use crate::text::{self, BadText};
+use crate::token::Kind;
+use crate::{Context, Record, Summary, Timestamp};
+
+/// As long as a spec may be.
+pub const SPEC_BYTES_MAX: usize = 256 * 1024;
+/// As long as a message to those who work on a run may be.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// As many messages as may wait for the next iteration.
+pub const MESSAGES_MAX: usize = 20;
+/// As much of what hooks say as an agent is told.
+pub const HOOKS_BYTES_MAX: usize = 16 * 1024;
+pub const WORKERS_MAX: u32 = 16;
+/// After so many iterations in a row that failed, or changed nothing, it is over: going on would only cost money.
+pub const FAILURES_MAX: u32 = 3;
+pub const IDLE_MAX: u32 = 3;
+
+/// The terms on which a run is worked off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    pub spec: Arc<str>,
+    /// Where it was read.
+    pub file: Arc<str>,
+    /// Where its agents work, or what their worktrees are of.
+    pub directory: Arc<str>,
+    /// How its agents behave.
+    pub behaviour: Arc<Role>,
+    /// How many iterations it may have from now on, the plan not counted; as many as it takes if none.
+    pub iterations: Option<u32>,
+    pub workers: u32,
+    /// How many millionths of a dollar it may cost from now on.
+    pub microdollars: Option<u64>,
+    /// What an iteration has changed is committed.
+    pub commits: bool,
+    /// What must succeed before the work of one of several workers is taken over: a program and its arguments.
+    pub check: Vec<Arc<str>>,
+    /// The prompt of each iteration, if it is not the usual one.
+    pub template: Option<Arc<str>>,
+    /// What else its agents are told.
+    pub extra: Arc<str>,
+}
+
+/// What a person told those who work on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    pub number: u32,
+    pub text: Arc<str>,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Working,
+    /// Nothing is begun before a person says so.
+    Paused,
+    /// It is over when what is under way has ended.
+    Stopping,
+    Over(Why),
+}
+
+/// Why a run is no longer worked on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    Completed,
+    IterationsUsed,
+    BudgetSpent,
+    Stopped,
+    /// Several iterations in a row have changed nothing.
+    Idle,
+    Failed {
+        says: Arc<str>,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completed => f.write_str("it is complete"),
+            Self::IterationsUsed => f.write_str("its iterations are used up"),
+            Self::BudgetSpent => f.write_str("its budget is spent"),
+            Self::Stopped => f.write_str("it was stopped"),
+            Self::Idle => write!(f, "{IDLE_MAX} iterations in a row have changed nothing"),
+            Self::Failed { says } => write!(f, "it failed: {says}"),
+        }
+    }
+}
+
+/// A run that is worked off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drive {
+    pub terms: Arc<Terms>,
+    pub phase: Phase,
+    pub begun_at: Timestamp,
+    /// There is a plan.
+    pub is_planned: bool,
+    /// How many iterations it has had on these terms, the plan not counted.
+    pub n_iterations: u32,
+    pub n_failures: u32,
+    pub n_idle: u32,
+    /// What it has cost on these terms, and in all, without what is under way.
+    pub spent: Spent,
+    pub spent_in_all: Spent,
+    /// What no iteration was told yet, oldest first.
+    pub messages: Vector<Message>,
+    pub last_message: u32,
+    /// How the files were before an iteration of a worker that did not come to its end: the next one goes on from there.
+    pub carried: OrdMap<u32, Arc<str>>,
+}
+
+impl Drive {
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Begins to work a run off, or goes on with one.
+    Begin {
+        terms: Terms,
+        resumes: bool,
+    },
+    Tell {
+        text: String,
+    },
+    Pause,
+    GoOn,
+    /// Stops when what is under way has ended, or at once.
+    Stop {
+        now: bool,
+    },
+    /// Begins the next iteration of a worker; its agent is told all messages that wait.
+    BeginIteration {
+        worker: u32,
+        plans: bool,
+        base: Option<Arc<str>>,
+        directory: Arc<str>,
+        /// What hooks said that its agent is to know.
+        hooks: String,
+    },
+    /// Says that all of an iteration is done.
+    EndIteration {
+        iteration: u32,
+        commit: Option<Arc<str>>,
+    },
+    /// Says that it is over.
+    End {
+        why: Why,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Begun { terms: Arc<Terms>, resumes: bool },
+    Told { number: u32, text: Arc<str> },
+    Paused,
+    WentOn,
+    StopAsked { now: bool },
+    Over { why: Why },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Text(#[from] BadText),
+    #[error("only an operator may steer a run")]
+    OperatorsOnly,
+    #[error("only the hub itself says how its runs are")]
+    HubOnly,
+    #[error("this run is being worked off already; watch it, or stop it first")]
+    UnderWay,
+    #[error(
+        "there is such a run already; go on with it with --resume, or give this one another name"
+    )]
+    Exists,
+    #[error("there is no such run to go on with")]
+    Nothing,
+    #[error("nobody works on this run")]
+    NotUnderWay,
+    #[error("the number of workers is 1 to {WORKERS_MAX}")]
+    Workers,
+    #[error("no program is installed that could work on it; install one, or name one")]
+    NoProgram,
+    #[error("{MESSAGES_MAX} messages wait for the next iteration, which is the limit")]
+    TooManyMessages,
+    #[error("the run is not in a state for this")]
+    OutOfStep,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing, before something changes.
+    Wait,
+    /// Its iteration's agent is at work.
+    Await(Arc<Open>),
+    /// Its iteration's agent is done, but not what comes after it.
+    Finish(Arc<Open>),
+    Begin {
+        plans: bool,
+    },
+    /// The run is over for this reason, which is not recorded yet.
+    End(Why),
+    Over,
+}
+
+/// Returns what a worker of a run is to do.
+pub fn next(run: &Run, agents: &Agents, worker: u32) -> Next {
+    let Some(drive) = &run.drive else { return Next::Over };
+    if let Some(open) = run.iterations.of_worker(worker) {
+        let ended = agents.get(open.agent.as_str()).is_none_or(|agent| !agent.is_live());
+        return if ended { Next::Finish(open.clone()) } else { Next::Await(open.clone()) };
+    }
+    if drive.is_over() {
+        return Next::Over;
+    }
+    let n_open = run.iterations.open().count();
+    let is_last = worker == 0 && n_open == 0;
+    if let Some(why) = over(run, drive, agents) {
+        return if is_last { Next::End(why) } else { Next::Wait };
+    }
+    match drive.phase {
+        Phase::Paused | Phase::Stopping | Phase::Over(_) => return Next::Wait,
+        Phase::Working => {}
+    }
+    if worker >= drive.terms.workers {
+        return Next::Wait;
+    }
+    if !drive.is_planned {
+        return if is_last { Next::Begin { plans: true } } else { Next::Wait };
+    }
+    // Each that has not taken its item yet will take one of those that are ready.
+    let reserved = |id| run.iterations.open().any(|open| open.item == Some(id));
+    let n_seeking = run.iterations.open().filter(|open| open.item.is_none()).count();
+    let mut ready = run.items.ready().filter(|item| !reserved(item.id));
+    if is_last || ready.nth(n_seeking).is_some() {
+        return Next::Begin { plans: false };
+    }
+    Next::Wait
+}
+
+/// Returns why nothing more is to be begun, if so.
+fn over(run: &Run, drive: &Drive, agents: &Agents) -> Option<Why> {
+    if drive.phase == Phase::Stopping {
+        return Some(Why::Stopped);
+    }
+    if drive.n_failures >= FAILURES_MAX {
+        let last = run.iterations.ended().next_back().and_then(|ended| ended.end.failed.clone());
+        return Some(Why::Failed { says: last.unwrap_or_else(|| "for no known reason".into()) });
+    }
+    let under_way = run.iterations.open().filter_map(|open| agents.get(open.agent.as_str()));
+    let under_way: u64 = under_way.map(|agent| agent.spent.microdollars).sum();
+    if drive.terms.microdollars.is_some_and(|most| drive.spent.microdollars + under_way >= most) {
+        return Some(Why::BudgetSpent);
+    }
+    let has_message = !drive.messages.is_empty();
+    if run.completed_at.is_some() && drive.is_planned && !has_message {
+        return Some(Why::Completed);
+    }
+    let n_begun =
+        drive.n_iterations + run.iterations.open().filter(|open| !open.plans).count() as u32;
+    if drive.is_planned && drive.terms.iterations.is_some_and(|most| n_begun >= most) {
+        return Some(Why::IterationsUsed);
+    }
+    (drive.n_idle >= IDLE_MAX && !has_message).then_some(Why::Idle)
+}
+
+/// Returns what may be left of the money for one more iteration.
+pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u64> {
+    let under_way = run.iterations.open().filter_map(|open| agents.get(open.agent.as_str()));
+    let under_way: u64 = under_way.map(|agent| agent.spent.microdollars).sum();
+    drive.terms.microdollars.map(|most| most.saturating_sub(drive.spent.microdollars + under_way))
+}
+
+/// Returns how an iteration's agent has ended, for its record.
+pub(crate) fn end(open: &Open, agent: Option<&Agent>, commit: Option<Arc<str>>) -> End {
+    let outcome = agent.and_then(|agent| agent.outcome.as_ref());
+    let failed = match outcome {
+        Some(outcome) if outcome.ending == Ending::Completed => None,
+        Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
+        None => Some("its agent is gone".into()),
+    };
+    let is_idle = failed.is_none() && open.touched.is_empty() && commit.is_none();
+    End { commit, failed, is_idle, spent: agent.map(|agent| agent.spent).unwrap_or_default() }
+}
+
+/// Returns the events that a person's command causes, or why it is refused.
+pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
+    if cx.caller.kind == Kind::Agent {
+        return Err(Refusal::OperatorsOnly);
+    }
+    let under_way =
+        || run.drive.as_ref().filter(|drive| !drive.is_over()).ok_or(Refusal::NotUnderWay);
+    Ok(match command {
+        Command::Begin { terms, resumes } => {
+            match &run.drive {
+                Some(drive) if !drive.is_over() => return Err(Refusal::UnderWay),
+                Some(_) if !resumes => return Err(Refusal::Exists),
+                None if *resumes => return Err(Refusal::Nothing),
+                Some(_) | None => {}
+            }
+            if !(1..=WORKERS_MAX).contains(&terms.workers) {
+                return Err(Refusal::Workers);
+            }
+            if terms.behaviour.program.is_empty() {
+                return Err(Refusal::NoProgram);
+            }
+            let spec = text::long("spec", &terms.spec, SPEC_BYTES_MAX)?;
+            let terms = Arc::new(Terms { spec, ..terms.clone() });
+            vec![Event::Begun { terms, resumes: *resumes }]
+        }
+        Command::Tell { text } => {
+            // Also to one that is over: whoever goes on with it is told.
+            let drive = run.drive.as_ref().ok_or(Refusal::NotUnderWay)?;
+            if drive.messages.len() >= MESSAGES_MAX {
+                return Err(Refusal::TooManyMessages);
+            }
+            let text = text::long("message", text, MESSAGE_BYTES_MAX)?;
+            vec![Event::Told { number: drive.last_message + 1, text }]
+        }
+        Command::Pause => match under_way()?.phase {
+            Phase::Working => vec![Event::Paused],
+            Phase::Paused | Phase::Stopping | Phase::Over(_) => Vec::new(),
+        },
+        Command::GoOn => match under_way()?.phase {
+            Phase::Paused | Phase::Stopping => vec![Event::WentOn],
+            Phase::Working | Phase::Over(_) => Vec::new(),
+        },
+        Command::Stop { now } => match under_way()?.phase {
+            Phase::Stopping if !now => Vec::new(),
+            Phase::Working | Phase::Paused | Phase::Stopping | Phase::Over(_) => {
+                vec![Event::StopAsked { now: *now }]
+            }
+        },
+        Command::End { why } => {
+            if cx.caller.kind != Kind::Hub {
+                return Err(Refusal::HubOnly);
+            }
+            let _ = under_way()?;
+            vec![Event::Over { why: why.clone() }]
+        }
+        Command::BeginIteration { .. } | Command::EndIteration { .. } => {
+            unreachable!("these are decided where agents are at hand")
+        }
+    })
+}
+
+/// Changes how a run is driven.
+pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
+    match event {
+        Event::Begun { terms, resumes: _ } => {
+            let was = drive.take();
+            let spent_in_all = was.as_ref().map(|was| was.spent_in_all).unwrap_or_default();
+            *drive = Some(Drive {
+                terms: terms.clone(),
+                phase: Phase::Working,
+                begun_at: record.at,
+                is_planned: was.as_ref().is_some_and(|was| was.is_planned),
+                n_iterations: 0,
+                n_failures: 0,
+                n_idle: 0,
+                spent: Spent::default(),
+                spent_in_all,
+                messages: was.as_ref().map(|was| was.messages.clone()).unwrap_or_default(),
+                last_message: was.as_ref().map_or(0, |was| was.last_message),
+                carried: was.map(|was| was.carried).unwrap_or_default(),
+            });
+        }
+        Event::Told { number, text } => change(drive, |drive| {
+            let (number, text) = (*number, text.clone());
+            drive.messages.push_back(Message { number, text, at: record.at });
+            drive.last_message = number;
+            drive.n_idle = 0;
+        }),
+        Event::Paused => change(drive, |drive| drive.phase = Phase::Paused),
+        Event::WentOn => change(drive, |drive| drive.phase = Phase::Working),
+        Event::StopAsked { now: _ } => change(drive, |drive| drive.phase = Phase::Stopping),
+        Event::Over { why } => change(drive, |drive| drive.phase = Phase::Over(why.clone())),
+    }
+}
+
+fn change(drive: &mut Option<Drive>, change: impl FnOnce(&mut Drive)) {
+    if let Some(drive) = drive {
+        change(drive);
+    }
+}
+
+impl Drive {
+    /// Notes that one of its iterations has ended. `has_plan` says that there is something to work on.
+    pub(crate) fn iteration_ended(&mut self, open: &Open, end: &End, has_plan: bool) {
+        if open.plans {
+            self.is_planned = has_plan && end.failed.is_none();
+        } else {
+            self.n_iterations += 1;
+        }
+        self.n_failures = if end.failed.is_some() { self.n_failures + 1 } else { 0 };
+        self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
+        self.spent.add_all(&end.spent);
+        self.spent_in_all.add_all(&end.spent);
+        match (&open.base, &end.failed) {
+            (Some(base), Some(_)) => {
+                self.carried.insert(open.worker, base.clone());
+            }
+            (Some(_) | None, _) => {
+                self.carried.remove(&open.worker);
+            }
+        }
+    }
+}
+
+impl Event {
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Begun { terms, .. } => {
+                terms.spec.len()
+                    + terms.behaviour.prompt.len()
+                    + terms.extra.len()
+                    + terms.template.as_ref().map_or(0, |template| template.len())
+            }
+            Self::Told { text, .. } => text.len(),
+            Self::Paused | Self::WentOn | Self::StopAsked { .. } | Self::Over { .. } => 0,
+        }
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
+        Fate::Kept
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        match self {
+            Self::Begun { terms, resumes } => {
+                let what = if *resumes { "is gone on with" } else { "is worked off" };
+                let (file, program) = (&terms.file, &terms.behaviour.program);
+                let workers = match terms.workers {
+                    1 => String::new(),
+                    n => format!(" by {n} workers"),
+                };
+                Summary::new("add", format!("{file} {what}{workers} ({program})"))
+            }
+            Self::Told { number, text } => {
+                let line = text.lines().next().unwrap_or_default();
+                Summary::new("note", format!("message {number} for the next iteration: {line}"))
+            }
+            Self::Paused => Summary::new("edit", "paused after this iteration".into()),
+            Self::WentOn => Summary::new("edit", "goes on".into()),
+            Self::StopAsked { now: true } => Summary::new("edit", "stops now".into()),
+            Self::StopAsked { now: false } => {
+                Summary::new("edit", "stops after this iteration".into())
+            }
+            Self::Over { why } => Summary::new("done", format!("no longer worked on: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

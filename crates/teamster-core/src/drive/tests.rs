@@ -1,0 +1,298 @@
+use super::*;
+use crate::agent::tests::role;
+use crate::agent::{self, AgentId, Outcome, Status as OutcomeStatus};
+use crate::item::Status;
+use crate::role::Limits;
+use crate::testing::{Given, in_run};
+use crate::token::{self, NewToken, SecretHash};
+use crate::{Command as Any, RunName, item, iteration, run};
+
+fn terms(workers: u32) -> Terms {
+    Terms {
+        spec: "Build it.".into(),
+        file: "SPEC.md".into(),
+        directory: "/project".into(),
+        behaviour: Arc::new(role("coder", Limits::USUAL)),
+        iterations: None,
+        workers,
+        microdollars: None,
+        commits: true,
+        check: Vec::new(),
+        template: None,
+        extra: "".into(),
+    }
+}
+
+/// A run that the hub works off, whose agents do what the test says.
+struct World {
+    given: Given,
+    n_secrets: u8,
+}
+
+impl World {
+    fn begin(terms: Terms) -> Self {
+        let mut given = Given::ann_and_bob();
+        let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+        given.by("hub", Any::Token(token::Command::Create { new: eve, replace: false }));
+        let mut world = Self { given, n_secrets: 100 };
+        world.drive("eve", Command::Begin { terms, resumes: false }).unwrap();
+        world
+    }
+
+    fn drive(&mut self, who: &str, command: Command) -> Result<(), crate::Refusal> {
+        self.given.decide(who, in_run(run::Command::Drive(command))).map(|_| ())
+    }
+
+    fn run(&self) -> &Run {
+        self.given.state.runs.get(&RunName::default_run())
+    }
+
+    fn next(&self, worker: u32) -> Next {
+        next(self.run(), &self.given.state.agents, worker)
+    }
+
+    /// Begins what comes next for a worker, and has its agent admitted.
+    fn begin_next(&mut self, worker: u32) -> AgentId {
+        let Next::Begin { plans } = self.next(worker) else { panic!("{:?}", self.next(worker)) };
+        let (base, directory, hooks) = (Some("tree".into()), "/project".into(), String::new());
+        let begin = Command::BeginIteration { worker, plans, base, directory, hooks };
+        self.drive("hub", begin).unwrap();
+        let agent = self.run().iterations.of_worker(worker).unwrap().agent.clone();
+        self.admit(&agent);
+        agent
+    }
+
+    fn admit(&mut self, agent: &AgentId) {
+        self.n_secrets += 1;
+        let secret = SecretHash([self.n_secrets; 32]);
+        self.given.by("hub", Any::Agent(agent::Command::Admit { id: agent.clone(), secret }));
+    }
+
+    fn add(&mut self, agent: &AgentId, contents: &[&str]) {
+        self.given.by(agent.as_str(), crate::testing::add(contents));
+    }
+
+    fn claim(&mut self, agent: &AgentId) -> Result<(), crate::Refusal> {
+        let claim = in_run(run::Command::Item(item::Command::Claim));
+        self.given.decide(agent.as_str(), claim).map(|_| ())
+    }
+
+    fn set(&mut self, agent: &AgentId, item: &str, status: Status) {
+        self.given.by(agent.as_str(), crate::testing::set(item, status));
+    }
+
+    fn summarise(&mut self, agent: &AgentId) -> Result<(), crate::Refusal> {
+        let summary = iteration::Command::Summarise { text: "did it".into() };
+        self.given.decide(agent.as_str(), in_run(run::Command::Iteration(summary))).map(|_| ())
+    }
+
+    fn ended(&mut self, agent: &AgentId, ending: Ending) {
+        let incarnation = self.given.state.agents.get(agent.as_str()).unwrap().incarnation;
+        let outcome = Outcome { status: OutcomeStatus::Success, ..Outcome::failed(ending, "so") };
+        let end = agent::Command::End { id: agent.clone(), incarnation, outcome };
+        self.given.by("hub", Any::Agent(end));
+    }
+
+    /// Has a worker's iteration come to its end.
+    fn finish(&mut self, worker: u32, commit: Option<&str>) {
+        let Next::Finish(open) = self.next(worker) else { panic!("{:?}", self.next(worker)) };
+        let commit = commit.map(Into::into);
+        self.drive("hub", Command::EndIteration { iteration: open.number, commit }).unwrap();
+    }
+
+    /// Makes a plan of three items.
+    fn plan(&mut self) {
+        let planner = self.begin_next(0);
+        self.add(&planner, &["a", "b", "c"]);
+        self.summarise(&planner).unwrap();
+        self.ended(&planner, Ending::Completed);
+        self.finish(0, None);
+    }
+
+    /// Works one item off.
+    fn work(&mut self, worker: u32, item: &str) {
+        let agent = self.begin_next(worker);
+        self.claim(&agent).unwrap();
+        self.set(&agent, item, Status::Completed);
+        self.summarise(&agent).unwrap();
+        self.ended(&agent, Ending::Completed);
+        self.finish(worker, Some("abc"));
+    }
+}
+
+#[test]
+fn a_run_is_planned_and_worked_off_item_by_item() {
+    let mut world = World::begin(terms(1));
+    assert_eq!(world.next(0), Next::Begin { plans: true });
+    assert_eq!(world.next(1), Next::Wait);
+    let planner = world.begin_next(0);
+    assert!(matches!(world.next(0), Next::Await(_)));
+    world.add(&planner, &["a", "b"]);
+    let refused = world.claim(&planner).unwrap_err().to_string();
+    assert!(refused.contains("iteration #0 only makes the plan"), "{refused}");
+    world.summarise(&planner).unwrap();
+    world.ended(&planner, Ending::Completed);
+    world.finish(0, None);
+    world.work(0, "TAS-1");
+    let agent = world.begin_next(0);
+    assert_eq!(world.run().iterations.of_worker(0).unwrap().number, 2);
+    world.claim(&agent).unwrap();
+    world.set(&agent, "TAS-2", Status::Completed);
+    // One item, one summary.
+    let refused = world.claim(&agent);
+    assert!(refused.is_ok(), "there is nothing left to refuse");
+    world.summarise(&agent).unwrap();
+    let again = world.summarise(&agent).unwrap_err().to_string();
+    assert!(again.contains("Iteration #2 already has a summary"), "{again}");
+    world.given.by(agent.as_str(), in_run(run::Command::Complete));
+    world.ended(&agent, Ending::Completed);
+    world.finish(0, Some("def"));
+    assert_eq!(world.next(0), Next::End(Why::Completed));
+    world.drive("hub", Command::End { why: Why::Completed }).unwrap();
+    assert_eq!(world.next(0), Next::Over);
+    let numbers: Vec<u32> = world.run().iterations.summaries().map(|(n, _)| n).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    world.given.compacted();
+}
+
+#[test]
+fn an_iteration_is_for_one_item() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let agent = world.begin_next(0);
+    world.claim(&agent).unwrap();
+    world.set(&agent, "TAS-1", Status::Completed);
+    let refused = world.claim(&agent).unwrap_err().to_string();
+    assert!(refused.contains("iteration #1 is for TAS-1"), "{refused}");
+    // Nobody else writes its summary.
+    let summary = iteration::Command::Summarise { text: "mine".into() };
+    let refused = world.given.decide("ann", in_run(run::Command::Iteration(summary)));
+    assert!(refused.unwrap_err().to_string().contains("writes its own summary"));
+}
+
+/// Whoever was cut off goes on with its item, which nobody else gets meanwhile.
+#[test]
+fn an_item_stays_with_its_iteration() {
+    let mut world = World::begin(terms(2));
+    world.plan();
+    let agent = world.begin_next(0);
+    world.claim(&agent).unwrap();
+    let (id, why) = (agent.clone(), "cut".to_owned());
+    let cut = agent::Command::Interrupt { id, incarnation: 1, why, blameless: true };
+    world.given.by("hub", Any::Agent(cut));
+    assert_eq!(world.run().items.find("TAS-1").unwrap().status, Status::Remaining);
+    let other = world.begin_next(1);
+    world.claim(&other).unwrap();
+    assert_eq!(world.run().items.find("TAS-2").unwrap().status, Status::InProgress);
+    let taken = in_run(run::Command::Item(item::Command::Update {
+        item: "TAS-1".into(),
+        status: Some(Status::InProgress),
+        priority: None,
+        depends_on: None,
+    }));
+    let refused = world.given.decide("ann", taken).unwrap_err().to_string();
+    assert!(refused.contains("TAS-1 is being worked on in another iteration"), "{refused}");
+    world.admit(&agent);
+    world.claim(&agent).unwrap();
+    assert_eq!(world.run().items.find("TAS-1").unwrap().status, Status::InProgress);
+}
+
+#[test]
+fn as_many_begin_as_there_is_work_for() {
+    let mut world = World::begin(terms(3));
+    world.plan();
+    let first = world.begin_next(0);
+    let _second = world.begin_next(1);
+    let third = world.begin_next(2);
+    // Two have finished, and what is left is taken.
+    for (agent, item) in [(&first, "TAS-1"), (&third, "TAS-2")] {
+        world.claim(agent).unwrap();
+        world.set(agent, item, Status::Completed);
+        world.ended(agent, Ending::Completed);
+    }
+    world.finish(0, Some("a"));
+    world.finish(2, Some("b"));
+    assert_eq!((world.next(0), world.next(2)), (Next::Wait, Next::Wait));
+}
+
+#[test]
+fn it_is_over_when_going_on_makes_no_sense() {
+    // Its iterations are used up.
+    let mut world = World::begin(Terms { iterations: Some(1), ..terms(1) });
+    world.plan();
+    world.work(0, "TAS-1");
+    assert_eq!(world.next(0), Next::End(Why::IterationsUsed));
+    world.drive("hub", Command::End { why: Why::IterationsUsed }).unwrap();
+    // And it goes on where it was, with new terms.
+    let again = Command::Begin { terms: terms(1), resumes: false };
+    let refused = world.drive("eve", again).unwrap_err().to_string();
+    assert!(refused.contains("--resume"), "{refused}");
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.work(0, "TAS-2");
+    assert_eq!(world.run().iterations.current(), 3);
+    // Three that do nothing.
+    for _ in 0..IDLE_MAX {
+        let agent = world.begin_next(0);
+        world.ended(&agent, Ending::Completed);
+        world.finish(0, None);
+    }
+    assert_eq!(world.next(0), Next::End(Why::Idle));
+    // A message is a reason to go on.
+    world.drive("eve", Command::Tell { text: "look again".into() }).unwrap();
+    let agent = world.begin_next(0);
+    let open = world.run().iterations.of(&agent.principal()).unwrap();
+    assert_eq!(open.told.iter().map(|message| &*message.text).collect::<Vec<_>>(), ["look again"]);
+    assert!(world.run().drive.as_ref().unwrap().messages.is_empty());
+    // Three that fail; how the files were before them is not forgotten.
+    for n in 0..FAILURES_MAX {
+        let agent = if n == 0 { agent.clone() } else { world.begin_next(0) };
+        world.ended(&agent, Ending::Crashed);
+        world.finish(0, None);
+        assert_eq!(world.run().drive.as_ref().unwrap().carried.get(&0).unwrap().as_ref(), "tree");
+    }
+    assert!(matches!(world.next(0), Next::End(Why::Failed { .. })));
+}
+
+#[test]
+fn people_pause_stop_and_go_on() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let refused = world.drive("ann", Command::Pause).unwrap_err().to_string();
+    assert!(refused.contains("operator"), "{refused}");
+    world.drive("eve", Command::Pause).unwrap();
+    assert_eq!(world.next(0), Next::Wait);
+    world.drive("eve", Command::GoOn).unwrap();
+    let agent = world.begin_next(0);
+    world.drive("eve", Command::Stop { now: true }).unwrap();
+    assert_eq!(
+        world.given.state.agents.get(agent.as_str()).unwrap().phase,
+        agent::Phase::Ending,
+        "its agent is ended"
+    );
+    world.ended(&agent, Ending::Aborted);
+    world.finish(0, None);
+    assert_eq!(world.next(0), Next::End(Why::Stopped));
+    world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
+    let refused = world.drive("eve", Command::Pause).unwrap_err().to_string();
+    assert_eq!(refused, "nobody works on this run");
+}
+
+#[test]
+fn money_is_shared_by_all_iterations() {
+    let mut world = World::begin(Terms { microdollars: Some(1_000), ..terms(1) });
+    let planner = world.begin_next(0);
+    let limit = |world: &World, agent: &AgentId| {
+        world.given.state.agents.get(agent.as_str()).unwrap().draft.limits.microdollars
+    };
+    assert_eq!(limit(&world, &planner), Some(1_000));
+    world.add(&planner, &["a"]);
+    let begin = agent::Command::BeginTurn { id: planner.clone(), incarnation: 1 };
+    world.given.by("hub", Any::Agent(begin));
+    let used = crate::spending::Used { microdollars: Some(400), ..Default::default() };
+    let spend = agent::Command::Spend { id: planner.clone(), incarnation: 1, used };
+    world.given.by("hub", Any::Agent(spend));
+    world.ended(&planner, Ending::Completed);
+    world.finish(0, None);
+    let next = world.begin_next(0);
+    assert_eq!(limit(&world, &next), Some(600));
+}
