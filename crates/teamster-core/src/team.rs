@@ -136,7 +136,9 @@ impl Event {
             Self::Defined { team } => {
                 let program = &team.behaviour.program;
                 let program = if program.is_empty() { "no program" } else { program };
-                format!("team {} defined ({program} in {})", team.name, team.directory)
+                let at = team.remote.as_ref().map(|remote| format!(" over {remote}"));
+                let at = at.unwrap_or_default();
+                format!("team {} defined ({program} in {}{at})", team.name, team.directory)
             }
             Self::Removed { name } => format!("team {name} removed"),
         };

@@ -28,7 +28,7 @@ pub use problem::Problem;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
 pub(crate) use tree::{Node, Value};
-pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Rule, Variable, Whole};
+pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Remote, Rule, Variable, Whole};
 pub(crate) use yaml::read as read_yaml;
 
 /// The name of the configuration file, the user's and a project's.
@@ -192,6 +192,9 @@ pub struct Telemetry {
 pub struct TeamFields {
     /// Its directory, absolute or below the home directory as `~/…`
     pub path: String,
+    /// Where its agents run, if not here: what `ssh` is told, such as `ssh -p 2222 ann@box`; its path is one there
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
     /// What it is for, in one line
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Line>,

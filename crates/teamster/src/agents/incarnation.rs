@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
+use super::remote::{self, NotThere, Ssh};
 use super::spending::Spending;
 use super::{Shared, outcome, until, worktree};
 use crate::programs::{Driver, Ends, Program};
@@ -143,10 +144,11 @@ struct Talk<'a> {
     shared: &'a Shared,
     agent: &'a Agent,
     role: &'a Role,
-    program: Program,
     /// It is to go on with an earlier session.
     resumes: bool,
     process: Process,
+    /// How its process is ended.
+    grace: Grace,
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
     transcript: Conversation,
     transcriber: Transcriber,
@@ -173,13 +175,22 @@ struct Talk<'a> {
     n_denied: u32,
 }
 
-async fn begin<'a>(
-    shared: &'a Shared,
-    agent: &'a Agent,
-    role: &'a Role,
+/// A program that was started, and what it is told first.
+struct Launched {
+    driver: Box<dyn drivers::Driver>,
+    begin: Begin,
+    started: Started,
+    grace: Grace,
+}
+
+/// Starts an agent's program on this machine.
+async fn launch_here(
+    shared: &Shared,
+    agent: &Agent,
+    role: &Role,
     secret: &str,
     session: Option<&str>,
-) -> Result<Talk<'a>, String> {
+) -> Result<Launched, String> {
     let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
     let program = known.program.clone();
     let directory = PathBuf::from(&*agent.draft.directory);
@@ -201,28 +212,110 @@ async fn begin<'a>(
     let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
-    let can_resume = program.load_session;
-    let begin = Begin {
+    let session = session.filter(|_| program.load_session);
+    let begin = beginning((shared, agent, role), &shared.url, directory, secret, session);
+    let mut driver = driver(&program);
+    let launch = prepared(launch, driver.as_mut(), &begin);
+    let started = shared.supervisor.launch(launch).await;
+    let started = started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let grace = grace(&program);
+    Ok(Launched { driver, begin, started, grace })
+}
+
+/// Starts an agent's program on another machine.
+async fn launch_there(
+    shared: &Shared,
+    agent: &Agent,
+    role: &Role,
+    secret: &str,
+    (session, remote): (Option<&str>, &str),
+) -> Result<Launched, String> {
+    let ssh = Ssh::parse(remote)?;
+    let program = shared.programs.find(&role.program)?.program.clone();
+    let model = role.model.as_deref();
+    let session = session.filter(|_| program.load_session);
+    // What the program is passed on here is this machine's; there it has what its user has there, and what its team names.
+    let state = shared.hub.state();
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let pass: Vec<String> =
+        team.iter().flat_map(|team| &team.pass).map(ToString::to_string).collect();
+    for _ in 0..remote::PORTS_TRIED_MAX {
+        let nonce = secret::nonce();
+        let port = remote::port(nonce);
+        let url = format!("http://127.0.0.1:{port}");
+        let id = format!("{nonce:032x}");
+        let directory = PathBuf::from(&*agent.draft.directory);
+        let mut begin = beginning((shared, agent, role), &url, directory, secret, session);
+        let mut driver = driver(&program);
+        let variables = program.variables(model, &shared.mcp).into_iter();
+        let private = remote::private(&id);
+        let mut order = remote::Order {
+            ssh: &ssh,
+            id,
+            directory: &agent.draft.directory,
+            program: &program.command,
+            args: program.arguments(model).into_iter().map(Into::into).collect(),
+            environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
+            pass: &pass,
+            files: Vec::new(),
+            grace: grace(&program),
+        };
+        order.prepare(driver.prepare(&begin, &private));
+        let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, nonce >> 64);
+        let launch = Launch::new(id, "ssh", shared.isolation().await);
+        match remote::start(shared, agent, launch, &order, port).await {
+            Ok((started, directory)) => {
+                // Where it really is, which the program is told.
+                begin.directory = directory;
+                let grace = remote::grace(order.grace);
+                return Ok(Launched { driver, begin, started, grace });
+            }
+            Err(NotThere::Because(why)) => return Err(why),
+            Err(NotThere::PortTaken) => {}
+        }
+    }
+    Err(remote::NO_PORT.to_owned())
+}
+
+/// Returns what a program is told first.
+fn beginning(
+    (shared, agent, role): (&Shared, &Agent, &Role),
+    url: &str,
+    directory: PathBuf,
+    secret: &str,
+    session: Option<&str>,
+) -> Begin {
+    Begin {
         directory,
         mcp_servers: vec![McpServer {
             name: "teamster".into(),
-            url: format!("{}/mcp", shared.url),
+            url: format!("{url}/mcp"),
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
             tool_timeout: Some(Duration::from_millis(shared.mcp.stream_timeout.get().into())),
         }],
-        resume: session.filter(|_| can_resume).map(|session| Resume {
+        resume: session.map(|session| Resume {
             session: session.to_owned(),
             or_new: !is_handed_over(agent),
             spent_micros: agent.used.microdollars,
         }),
-        model: model.map(str::to_owned),
+        model: role.model.as_deref().map(str::to_owned),
         nonce: secret::nonce(),
+    }
+}
+
+async fn begin<'a>(
+    shared: &'a Shared,
+    agent: &'a Agent,
+    role: &'a Role,
+    secret: &str,
+    session: Option<&str>,
+) -> Result<Talk<'a>, String> {
+    let launched = match remote::of(&shared.hub.state(), agent) {
+        None => launch_here(shared, agent, role, secret, session).await,
+        Some(remote) => launch_there(shared, agent, role, secret, (session, &remote)).await,
     };
-    let mut driver = driver(&program);
-    let launch = prepared(launch, driver.as_mut(), &begin);
-    let started = shared.supervisor.launch(launch).await;
-    let Started { process, stdin, stdout } =
-        started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let Launched { driver, begin, started, grace } = launched?;
+    let Started { process, stdin, stdout } = started;
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
@@ -231,9 +324,9 @@ async fn begin<'a>(
         shared,
         agent,
         role,
-        program,
         resumes: begin.resume.is_some(),
         process,
+        grace,
         dialogue,
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS),
@@ -262,7 +355,7 @@ impl Talk<'_> {
             self.cancel_turn().await;
         }
         self.dialogue.close();
-        self.process.end(grace(&self.program));
+        self.process.end(self.grace);
         // Until it is gone it may still write, and must not be stuck in that.
         let process = self.process.clone();
         let exited = process.exited();

@@ -9,6 +9,7 @@ mod guard;
 mod incarnation;
 mod live;
 mod outcome;
+pub(crate) mod remote;
 mod resting;
 mod spending;
 mod teams;
@@ -92,7 +93,7 @@ pub struct Runner {
     shared: Arc<Shared>,
     pool: Pool,
     incarnations: TaskTracker,
-    /// What each program's failures led to.
+    /// What each program's failures led to; on another machine it fails by itself.
     failing: BTreeMap<Arc<str>, Failing>,
     failures: Arc<Failures>,
 }
@@ -226,7 +227,7 @@ impl Runner {
     /// Returns until when an agent is not to be started: its program fails, or its account has nothing left.
     fn spared_until(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Timestamp> {
         let role = state.behaviour(agent);
-        let failing = role.and_then(|role| self.failing.get(&role.program));
+        let failing = role.and_then(|role| self.failing.get(&fails_as(state, agent, role)));
         let account = role.and_then(|role| state.agents.account_parked_until(&role.account));
         let failing = failing.map(|failing| failing.not_before);
         let parked = agent.parked.as_ref().map(|parked| parked.until);
@@ -293,7 +294,7 @@ impl Runner {
             return true;
         };
         let (shared, failures) = (self.shared.clone(), self.failures.clone());
-        let program = role.program.clone();
+        let program = fails_as(&done.state, &agent, &role);
         let task = self.incarnations.track_future(async move {
             if incarnation::run(&shared, &agent, &role, &secret).await
                 == incarnation::End::ProgramFailed
@@ -428,9 +429,16 @@ async fn bring_answers(shared: Arc<Shared>) {
 
 /// Returns where an agent that speaks for a team works.
 fn tree(state: &State, agent: &Agent) -> Option<Tree> {
-    let team = agent.draft.team.as_ref()?;
-    let machine = state.teams.get(team.as_str()).and_then(|team| team.remote.clone());
-    Some(Tree { machine, directory: agent.draft.directory.clone() })
+    agent.draft.team.as_ref()?;
+    Some(Tree { machine: remote::of(state, agent), directory: agent.draft.directory.clone() })
+}
+
+/// Returns the name under which failures of an agent's program count.
+fn fails_as(state: &State, agent: &Agent, role: &role::Role) -> Arc<str> {
+    match remote::of(state, agent) {
+        None => role.program.clone(),
+        Some(remote) => format!("{} over {remote}", role.program).into(),
+    }
 }
 
 /// Returns the rules as the core knows them.
@@ -460,10 +468,12 @@ fn convert(
     let catalogue = Catalogue::new();
     let programs = &configuration.settings.programs;
     let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
-    // One that is not installed keeps its name; whoever drafts it is told.
+    // One that is not installed keeps its name; whoever drafts it is told. On another machine it may be there.
+    let wanted_name = wanted.map(|name| name.as_str());
+    let chosen = programs.choose(wanted_name, search_path).map(|(known, _)| known);
     let (program, account, max_wait_s) =
-        match programs.choose(wanted.map(|name| name.as_str()), search_path) {
-            Ok((known, _)) => {
+        match chosen.or_else(|why| wanted_name.map_or(Err(why), |name| programs.find(name))) {
+            Ok(known) => {
                 let account = known.program.account.as_ref().unwrap_or(known.name);
                 let max_wait_s = known.program.max_wait_s.get();
                 (known.name.as_str().to_owned(), account.as_str().into(), max_wait_s)
