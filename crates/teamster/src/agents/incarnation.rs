@@ -4,6 +4,7 @@ mod conversing;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamster_agents::agent::{
@@ -22,6 +23,7 @@ use teamster_core::ids::QuestionId;
 use teamster_core::permission;
 use teamster_core::question;
 use teamster_core::role::Role;
+use teamster_core::team::Team;
 use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Timestamp};
@@ -143,6 +145,8 @@ struct Talk<'a> {
     shared: &'a Shared,
     agent: &'a Agent,
     role: &'a Role,
+    /// The team that it speaks for, as it was when it was started.
+    team: Option<Arc<Team>>,
     program: Program,
     /// It is to go on with an earlier session.
     resumes: bool,
@@ -180,9 +184,15 @@ async fn begin<'a>(
     secret: &str,
     session: Option<&str>,
 ) -> Result<Talk<'a>, String> {
-    let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
+    let configuration = shared.configured.current();
+    let settings = &configuration.settings;
+    let (known, path) =
+        settings.programs.choose(Some(&role.program), shared.configured.search_path())?;
     let program = known.program.clone();
-    let directory = PathBuf::from(&*agent.draft.directory);
+    let state = shared.hub.state();
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let directory = team.map_or(&agent.draft.directory, |team| &team.directory);
+    let directory = PathBuf::from(&**directory);
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
     }
@@ -190,7 +200,7 @@ async fn begin<'a>(
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
     let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
     let launch = Launch::new(id, path, shared.isolation().await);
-    let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
+    let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
     let can_resume = program.load_session;
     let begin = Begin {
@@ -199,7 +209,7 @@ async fn begin<'a>(
             name: "teamster".into(),
             url: format!("{}/mcp", shared.url),
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
-            tool_timeout: Some(Duration::from_millis(shared.mcp.stream_timeout.get().into())),
+            tool_timeout: Some(Duration::from_millis(settings.mcp.stream_timeout.get().into())),
         }],
         resume: session.filter(|_| can_resume).map(|session| Resume {
             session: session.to_owned(),
@@ -222,6 +232,7 @@ async fn begin<'a>(
         shared,
         agent,
         role,
+        team: team.cloned(),
         program,
         resumes: begin.resume.is_some(),
         process,
@@ -301,7 +312,9 @@ impl Talk<'_> {
     /// Has recorded what the turn used. Returns what the agent has cost, if all of that is known.
     async fn spend(&mut self) -> Option<u64> {
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        if let Some(used) = self.spending.take(self.role.model.as_deref(), &self.shared.prices) {
+        let configuration = self.shared.configured.current();
+        let prices = &configuration.settings.prices;
+        if let Some(used) = self.spending.take(self.role.model.as_deref(), prices) {
             let has_budget = self.agent.draft.limits.microdollars.is_some();
             if used.microdollars.is_none() && has_budget {
                 let model = used.model.as_deref().unwrap_or("its model").to_owned();
@@ -375,6 +388,9 @@ impl Talk<'_> {
         let conversation = hub.state().conversations.of_agent(&id).map(|one| one.id);
         let topic = conversation.map_or_else(|| Topic::Agent(id.clone()), Topic::Conversation);
         let messages = hub.watch(&topic);
+        let team = self.team.clone();
+        let topic = team.as_ref().map(|team| Topic::Team(team.name.clone()));
+        let teams = hub.watch(&topic.unwrap_or_else(|| Topic::Agent(id.clone())));
         loop {
             // A tool at work is silent for as long as it takes.
             let stall = match self.open_calls.is_empty() {
@@ -398,6 +414,9 @@ impl Talk<'_> {
             let told = messages.until(&hub, |state| {
                 let conversation = state.conversations.get(conversation?)?;
                 (!conversation.queue.is_empty()).then_some(())
+            });
+            let outdated = teams.until(&hub, |state| {
+                conversing::is_outdated(state, team.as_deref()?).then_some(())
             });
             tokio::select! {
                 biased;
@@ -423,6 +442,7 @@ impl Talk<'_> {
                     has_exited = true;
                     self.dialogue.end(&format!("{:?}", exited.how));
                 }
+                () = outdated, if rests => return Came::ToSleep(SleepWhy::Changed),
                 () = told, if rests => {
                     if let Some(came) = self.next_tell(true).await {
                         return came;
@@ -511,7 +531,9 @@ impl Talk<'_> {
             }
             Event::UsageLimit { until_unix_s, message } => {
                 let now = self.shared.clock.now();
-                let until = until::end(until_unix_s, &message, now, self.shared.park_ms);
+                let pool = self.shared.configured.current().settings.pool.clone();
+                let park_ms = u64::from(pool.park_minutes.get()) * 60_000;
+                let until = until::end(until_unix_s, &message, now, park_ms);
                 self.limit = Some((until, message));
                 None
             }
