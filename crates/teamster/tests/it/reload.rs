@@ -15,14 +15,15 @@ use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::agents::{World, outcome};
-use crate::unattended::until_said;
+use crate::unattended::{question, until_said};
 
 /// A hub with one team, and directories for more.
 struct Place(World);
 
 impl Place {
     fn start(more: &str) -> Self {
-        let world = World::start("[teams.api]\npath = \"~/api\"\n");
+        let world =
+            World::start("permissions.otherwise = \"ask\"\n[teams.api]\npath = \"~/api\"\n");
         let place = Self(world);
         for name in ["api", "web", "ops"] {
             std::fs::create_dir(place.path(name)).expect("it can be made");
@@ -51,6 +52,12 @@ impl Place {
         let new = self.path("config/teamster/.teamster.toml.new");
         std::fs::write(&new, text).expect("it can be written");
         std::fs::rename(new, self.file()).expect("it can be renamed");
+    }
+
+    /// Allows the agent to go on that asks.
+    fn answer(&self) {
+        let asked = question(&self.0);
+        self.0.hub.ok(&["answer", asked["id"].as_str().expect("it has an id"), "allow"]);
     }
 
     /// Returns what the log says of readings, without what is different each time.
@@ -132,7 +139,7 @@ fn a_broken_file_changes_nothing() {
     assert!(!told.contains("17") && !told.contains("hush"), "{told}");
     expect![[r#"
         configuration not read again, all stays as it was; 1 problem: config/teamster/teamster.toml:1: this is not TOML: unclosed table, expected `]`; nothing of the file is used
-        configuration read again: pool.running changed, programs.mine added, teams.web added, telemetry.otlp added (from the next start on); 3 problems: config/teamster/teamster.toml:7: pool.live: invalid value: integer `0`, expected a whole number from 1 to 10000; config/teamster/teamster.toml:13: programs.mine.set.KEY: is not used; teams.web is not usable: its path is not absolute; write it in full, or as ~/…
+        configuration read again: pool.running changed, programs.mine added, teams.web added, telemetry.otlp added (from the next start on); 3 problems: config/teamster/teamster.toml:8: pool.live: invalid value: integer `0`, expected a whole number from 1 to 10000; config/teamster/teamster.toml:14: programs.mine.set.KEY: is not used; teams.web is not usable: its path is not absolute; write it in full, or as ~/…
         configuration read again: pool.running changed, programs.mine removed, teams.web removed, telemetry.otlp removed (from the next start on)
     "#]].assert_eq(&told);
     let reading = place.0.hub.ok(&["config", "reload", "--json"]);
@@ -140,7 +147,7 @@ fn a_broken_file_changes_nothing() {
     assert_eq!((&reading["used"], &reading["changes"]), (&json!(true), &json!([])));
     // One that is empty, and stays so, says nothing.
     std::fs::write(place.file(), "").expect("it can be written");
-    until_said(&place.0, "configuration read again: program removed, teams.api removed");
+    until_said(&place.0, "program removed, teams.api removed");
 }
 
 #[test]
@@ -168,14 +175,18 @@ fn an_agent_that_rests_comes_back_with_what_is_new() {
     until_said(&place.0, "agent api-1 sleeps: its team has changed");
     assert_eq!(hub.ok(&["tell", "api", "! write here yes\n! say three"]), "three");
     assert_eq!(place.0.agent("api-1")["incarnation"], 2);
+    assert!(place.path("web/here").exists());
     // One that works finishes its turn, and the next message is answered by what is new.
-    let slow = hub.ok(&["tell", "api", "! sleep 1500\n! say four", "--no-wait"]);
-    let next = hub.ok(&["tell", "api", "! say five", "--no-wait"]);
-    until_said(&place.0, &format!("{slow} is being answered"));
+    let slow = hub.ok(&["tell", "api", "! ask to go on\n! say four", "--no-wait"]);
+    let next = hub.ok(&["tell", "api", "! write here yes\n! say five", "--no-wait"]);
+    question(&place.0);
     place.write(&place.read().replace("~/web", "~/ops"));
+    hub.ok(&["config", "reload"]);
+    place.answer();
     until_said(&place.0, &format!("{next} answered: five"));
     let log = hub.ok(&["log"]);
-    assert!(log.contains(&format!("{slow} answered: four")), "{log}");
+    assert!(log.contains(&format!("{slow} answered: ")), "{log}");
+    assert!(place.path("ops/here").exists());
     assert_eq!(place.0.agent("api-1")["incarnation"], 3);
 }
 
@@ -183,16 +194,17 @@ fn an_agent_that_rests_comes_back_with_what_is_new() {
 fn what_a_removed_team_was_told_has_a_definite_end() {
     let place = Place::start("");
     let hub = &place.0.hub;
-    let slow = hub.ok(&["tell", "api", "! sleep 1500\n! say done", "--no-wait"]);
+    let slow = hub.ok(&["tell", "api", "! ask to go on\n! say done", "--no-wait"]);
     let queued = hub.ok(&["tell", "api", "! say never", "--no-wait"]);
-    until_said(&place.0, &format!("{slow} is being answered"));
+    question(&place.0);
     let with = place.read();
     let (worked, printed, said) = place.run(&["team", "remove", "api"]);
     assert!(worked, "{said}");
     assert_eq!(printed, "configuration read again: teams.api removed");
     until_said(&place.0, &format!("{queued} has no answer: the team api was removed"));
     assert!(hub.fails(&["tell", "api", "x"]).contains("Unknown team: api"));
-    until_said(&place.0, &format!("{slow} answered: done"));
+    place.answer();
+    until_said(&place.0, &format!("{slow} answered: "));
     until_said(&place.0, "agent api-1 sleeps: its team has changed");
     // One that comes back goes on, in the same session.
     place.write(&with);
