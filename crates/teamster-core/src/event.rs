@@ -139,6 +139,7 @@ impl Event {
         let wider = match self {
             Self::Agent(_) => Some(Topic::Agents),
             Self::Question(_) => Some(Topic::Questions),
+            Self::Team(event) => Some(Topic::Team(event.name().clone())),
             // The runner looks at agents, and what is told wakes them.
             Self::Conversation(_) => Some(Topic::Agents),
             Self::ClientSession(_)
@@ -148,7 +149,6 @@ impl Event {
             | Self::Yak(_)
             | Self::Errand(_)
             | Self::Role(_)
-            | Self::Team(_)
             | Self::Dossier(_) => None,
         };
         std::iter::once(self.topic()).chain(wider)
@@ -177,7 +177,8 @@ impl Event {
     pub fn size_bytes(&self) -> usize {
         use crate::{item, iteration, note};
         let text = match self {
-            Self::ClientSession(_) | Self::Hub(_) | Self::Token(_) => 0,
+            Self::ClientSession(_) | Self::Token(_) => 0,
+            Self::Hub(event) => event.text_bytes(),
             Self::Run { what: run::Event::Item(item::Event::Added { content, .. }), .. } => {
                 content.len()
             }

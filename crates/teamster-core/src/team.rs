@@ -115,6 +115,13 @@ impl Teams {
 }
 
 impl Event {
+    pub(crate) fn name(&self) -> &TeamName {
+        match self {
+            Self::Defined { team } => &team.name,
+            Self::Removed { name } => name,
+        }
+    }
+
     /// Returns how much text the event carries, for bounds.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
@@ -124,11 +131,7 @@ impl Event {
     }
 
     pub(crate) fn fate(&self) -> Fate {
-        let name = match self {
-            Self::Defined { team } => &team.name,
-            Self::Removed { name } => name,
-        };
-        Fate::KeptIfLast(vec![format!("team {name}")])
+        Fate::KeptIfLast(vec![format!("team {}", self.name())])
     }
 
     pub(crate) fn summary(&self) -> Summary {

@@ -2,7 +2,7 @@
 
 use crate::agent::AgentId;
 use crate::ids::{ConversationId, ErrandId};
-use crate::{PrincipalName, RunName};
+use crate::{PrincipalName, RunName, TeamName};
 
 /// A part of the state that changes as one, as far as waiting is concerned.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ pub enum Topic {
     Agents,
     /// One of them.
     Agent(AgentId),
+    /// What a team is, or whether it is one.
+    Team(TeamName),
     /// What two partners say to each other.
     Conversation(ConversationId),
     /// What waits for people.

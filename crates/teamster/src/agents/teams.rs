@@ -23,18 +23,19 @@ const PROMPT: &str = "You look after the project in this directory, and answer w
 /// Which role's limits and rules a team has that names none.
 const DEFAULT_ROLE: &str = "coder";
 
-/// Returns the teams there are. One that cannot be used is left out and said so.
+/// Returns the teams there are. One that cannot be used is left out and told.
 pub(super) fn read(
     configuration: &Configuration,
     search_path: &[PathBuf],
     data: &DataFiles,
     project: &Path,
+    unusable: &mut Vec<String>,
 ) -> Vec<Team> {
     let mut teams = Vec::new();
     for (name, fields) in &configuration.settings.teams {
         match team(name.as_str(), fields, configuration, search_path, data) {
             Ok(team) => teams.push(team),
-            Err(error) => tracing::warn!(team = name.as_str(), error, "a team is not usable"),
+            Err(error) => unusable.push(format!("teams.{} is not usable: {error}", name.as_str())),
         }
     }
     // The project that the hub was started in is one, unless somebody has described it.
@@ -46,6 +47,19 @@ pub(super) fn read(
         teams.extend(team(&name, &fields, configuration, search_path, data));
     }
     teams
+}
+
+/// Returns why a team cannot be used, if it cannot.
+pub fn check(configuration: &Configuration, name: &str) -> Result<(), String> {
+    let mut teams = configuration.settings.teams.iter();
+    let found = teams.find(|(known, _)| known.as_str() == name);
+    let (_, fields) = found.ok_or_else(|| format!("there is no team {name}"))?;
+    if let Some(program) = &fields.program {
+        configuration.settings.programs.find(program.as_str())?;
+    }
+    // Where its worktrees would be does not matter here.
+    let data = DataFiles::of(Path::new("/"));
+    team(name, fields, configuration, &config::search_path(), &data).map(drop)
 }
 
 /// Returns what a directory is called, as a team.
