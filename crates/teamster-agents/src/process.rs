@@ -38,6 +38,11 @@ pub(crate) fn passed_on(more: &[String]) -> Vec<(OsString, OsString)> {
     names.filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect()
 }
 
+/// Returns those of our own variables that have these names.
+pub fn named(names: &[String]) -> Vec<(OsString, OsString)> {
+    names.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect()
+}
+
 /// Prepares a process with an empty environment whose standard streams the caller sets, for the launcher, which lives
 /// before any runtime.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]

@@ -502,7 +502,9 @@ impl Agents {
         let inherited = parent.map(|parent| parent.draft.directory.as_ref());
         let directory = new.directory.as_deref().or(role.directory.as_deref()).or(inherited);
         let directory = directory.unwrap_or(&new.default_directory);
-        if !directory.starts_with('/') || directory.len() > DIRECTORY_BYTES_MAX {
+        // What is inherited was good enough for the parent, who may be on another machine.
+        let is_inherited = inherited == Some(directory);
+        if !(directory.starts_with('/') || is_inherited) || directory.len() > DIRECTORY_BYTES_MAX {
             return Err(Refusal::Directory(directory.chars().take(200).collect()));
         }
         let (id, number) = self.new_id(&role.name, is_taken);

@@ -159,6 +159,8 @@ pub enum Command {
     EndIteration {
         iteration: u32,
         commit: Option<Arc<str>>,
+        /// What went wrong after its agent had ended.
+        problem: Option<String>,
     },
     /// Says that it is over.
     End {
@@ -291,10 +293,17 @@ pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u6
 }
 
 /// Returns how an iteration's agent has ended, for its record.
-pub(crate) fn end(open: &Open, agent: Option<&Agent>, commit: Option<Arc<str>>) -> End {
+pub(crate) fn end(
+    open: &Open,
+    agent: Option<&Agent>,
+    commit: Option<Arc<str>>,
+    problem: Option<&str>,
+) -> End {
     let outcome = agent.and_then(|agent| agent.outcome.as_ref());
     let failed = match outcome {
-        Some(outcome) if outcome.ending == Ending::Completed => None,
+        Some(outcome) if outcome.ending == Ending::Completed => {
+            problem.map(|problem| text::beginning(problem, 2_000))
+        }
         Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
         None => Some("its agent is gone".into()),
     };

@@ -139,8 +139,10 @@ impl Event {
         let wider = match self {
             Self::Agent(_) => Some(Topic::Agents),
             Self::Question(_) => Some(Topic::Questions),
+            Self::Team(event) => Some(Topic::Team(event.name().clone())),
             // The runner looks at agents, and what is told wakes them.
             Self::Conversation(_) => Some(Topic::Agents),
+            Self::Run { what: run::Event::Drive(_), .. } => Some(Topic::Drives),
             Self::ClientSession(_)
             | Self::Hub(_)
             | Self::Token(_)
@@ -148,7 +150,6 @@ impl Event {
             | Self::Yak(_)
             | Self::Errand(_)
             | Self::Role(_)
-            | Self::Team(_)
             | Self::Dossier(_) => None,
         };
         std::iter::once(self.topic()).chain(wider)
@@ -176,7 +177,8 @@ impl Event {
     /// Returns about how much memory the event takes, for bounds.
     pub fn size_bytes(&self) -> usize {
         let text = match self {
-            Self::ClientSession(_) | Self::Hub(_) | Self::Token(_) => 0,
+            Self::ClientSession(_) | Self::Token(_) => 0,
+            Self::Hub(event) => event.text_bytes(),
             Self::Run { what, .. } => what.text_bytes(),
             Self::Yak(event) => event.text_bytes(),
             Self::Errand(event) => event.text_bytes(),

@@ -1,21 +1,85 @@
-//! The hub itself, as far as the log knows it: when it was started.
+//! The hub itself, as far as the log knows it: when it was started, and when its configuration changed.
 //!
 //! A hub's first commit is this one, before it answers anybody. What an earlier hub had sent and not heard of can no
 //! longer arrive after it, because it would have to take its place.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::token::Kind;
-use crate::{Context, Record, Summary, Timestamp};
+use crate::{Context, Record, Summary, Timestamp, text};
+
+/// As many changes as one reading tells; `config show` shows all values.
+const CHANGES_MAX: usize = 20;
+/// As many problems: nobody mends more at once.
+const PROBLEMS_MAX: usize = 5;
+/// As much as is told of each: they repeat names, and the texts of files.
+const ENTRY_BYTES_MAX: usize = 600;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Says that a hub of this version starts.
     Start { version: String },
+    /// Says what came of reading the configuration again.
+    Configure { reading: Reading },
     /// Says that the log was written anew: what is before this in it is not what was written first.
     Rewrite { before: String, how: Rewriting },
+}
+
+/// What came of reading the configuration again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Whether what was read is used; if not, all stays as it was.
+    pub is_used: bool,
+    /// The first of them.
+    pub changes: Vec<Arc<str>>,
+    pub n_changes: u64,
+    /// The first of them.
+    pub problems: Vec<Arc<str>>,
+    pub n_problems: u64,
+}
+
+impl Reading {
+    pub fn new(is_used: bool, changes: &[String], problems: &[String]) -> Self {
+        let first = |all: &[String], max| {
+            all.iter().take(max).map(|one| text::beginning(one, ENTRY_BYTES_MAX)).collect()
+        };
+        Self {
+            is_used,
+            changes: first(changes, CHANGES_MAX),
+            n_changes: changes.len() as u64,
+            problems: first(problems, PROBLEMS_MAX),
+            n_problems: problems.len() as u64,
+        }
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = |f: &mut fmt::Formatter<'_>, n: u64, n_told: usize| match n - n_told as u64 {
+            0 => Ok(()),
+            n => write!(f, " and {n} more"),
+        };
+        match (self.is_used, self.n_changes, self.n_problems) {
+            (false, _, _) => f.write_str("configuration not read again, all stays as it was")?,
+            (true, 0, 0) => {
+                f.write_str("configuration read again: nothing has changed, and nothing is wrong")?;
+            }
+            (true, 0, _) => f.write_str("configuration read again: nothing has changed")?,
+            (true, n, _) => {
+                write!(f, "configuration read again: {}", self.changes.join(", "))?;
+                more(f, n, self.changes.len())?;
+            }
+        }
+        if self.n_problems > 0 {
+            let word = if self.n_problems == 1 { "problem" } else { "problems" };
+            write!(f, "; {} {word}: {}", self.n_problems, self.problems.join("; "))?;
+            more(f, self.n_problems, self.problems.len())?;
+        }
+        Ok(())
+    }
 }
 
 /// How a log was written anew.
@@ -39,11 +103,14 @@ pub enum Event {
         before: Arc<str>,
         how: Rewriting,
     },
+    Configured {
+        reading: Reading,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("only the hub itself says that it starts")]
+    #[error("only the hub itself says that it starts, or what its configuration is")]
     HubOnly,
     #[error("only an operator may rewrite the log; ask the person who runs the hub")]
     OperatorOnly,
@@ -64,7 +131,12 @@ impl Starts {
             (Command::Start { version }, Kind::Hub) => {
                 Ok(vec![Event::Started { version: version.as_str().into() }])
             }
-            (Command::Start { .. }, Kind::Operator | Kind::Agent) => Err(Refusal::HubOnly),
+            (Command::Configure { reading }, Kind::Hub) => {
+                Ok(vec![Event::Configured { reading: reading.clone() }])
+            }
+            (Command::Start { .. } | Command::Configure { .. }, Kind::Operator | Kind::Agent) => {
+                Err(Refusal::HubOnly)
+            }
             (Command::Rewrite { before, how }, Kind::Operator) => {
                 Ok(vec![Event::Rewritten { before: before.as_str().into(), how: how.clone() }])
             }
@@ -81,12 +153,22 @@ impl Starts {
                     last_version: Some(version.clone()),
                 };
             }
-            Event::Rewritten { .. } => {}
+            Event::Rewritten { .. } | Event::Configured { .. } => {}
         }
     }
 }
 
 impl Event {
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Configured { reading } => {
+                reading.changes.iter().chain(&reading.problems).map(|text| text.len()).sum()
+            }
+            Self::Started { .. } | Self::Rewritten { .. } => 0,
+        }
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         let text = match self {
             Self::Started { version } => format!("hub started (version {version})"),
@@ -101,6 +183,7 @@ impl Event {
                 };
                 format!("log {what}; its head was {before}")
             }
+            Self::Configured { reading } => reading.to_string(),
         };
         Summary::new("hub", text)
     }

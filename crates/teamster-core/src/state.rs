@@ -1,5 +1,7 @@
 //! The state that the log computes, and the one place where commands are decided and records applied.
 
+mod removal;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -147,9 +149,7 @@ impl State {
             Command::Question(command) => {
                 self.questions.decide(command, cx)?.into_iter().map(Event::Question).collect()
             }
-            Command::Team(command) => {
-                self.teams.decide(command, cx)?.into_iter().map(Event::Team).collect()
-            }
+            Command::Team(command) => self.with_removals(self.teams.decide(command, cx)?),
             Command::Conversation(command) => self.converse(command, cx)?,
             Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
             Command::Agent(agent::Command::Adopt(adoption)) => self.adopt(adoption, cx)?,
@@ -346,7 +346,7 @@ impl State {
                 let events = events.chain([Event::Agent(drafted)]);
                 Ok(events.chain([of_run(run::Event::Iteration(begun))]).collect())
             }
-            drive::Command::EndIteration { iteration, commit } => {
+            drive::Command::EndIteration { iteration, commit, problem } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(of_hub(drive::Refusal::HubOnly));
                 }
@@ -356,7 +356,9 @@ impl State {
                 if agent.is_some_and(|agent| agent.is_live()) {
                     return Err(of_hub(drive::Refusal::OutOfStep));
                 }
-                let end = Arc::new(drive::end(open, agent.map(|agent| &**agent), commit.clone()));
+                let agent = agent.map(|agent| &**agent);
+                let end = drive::end(open, agent, commit.clone(), problem.as_deref());
+                let end = Arc::new(end);
                 let ended = iteration::Event::Ended { iteration: *iteration, end };
                 Ok(vec![of_run(run::Event::Iteration(ended))])
             }
@@ -581,7 +583,9 @@ impl State {
     fn after_sleep(&self, id: &agent::AgentId, why: &agent::SleepWhy) -> Vec<Event> {
         let Some(conversation) = self.conversations.of_agent(id) else { return Vec::new() };
         let (says, with_queue) = match why {
-            agent::SleepWhy::Idle | agent::SleepWhy::Room => ("its agent went to sleep", false),
+            agent::SleepWhy::Idle | agent::SleepWhy::Room | agent::SleepWhy::Changed => {
+                ("its agent went to sleep", false)
+            }
             agent::SleepWhy::Asked => ("its agent was put to sleep", true),
             agent::SleepWhy::Failed { says } => (&**says, false),
             agent::SleepWhy::NotStarted { says } => (&**says, true),

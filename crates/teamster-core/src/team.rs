@@ -115,6 +115,13 @@ impl Teams {
 }
 
 impl Event {
+    pub(crate) fn name(&self) -> &TeamName {
+        match self {
+            Self::Defined { team } => &team.name,
+            Self::Removed { name } => name,
+        }
+    }
+
     /// Returns how much text the event carries, for bounds.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
@@ -124,11 +131,7 @@ impl Event {
     }
 
     pub(crate) fn fate(&self) -> Fate {
-        let name = match self {
-            Self::Defined { team } => &team.name,
-            Self::Removed { name } => name,
-        };
-        Fate::KeptIfLast(vec![format!("team {name}")])
+        Fate::KeptIfLast(vec![format!("team {}", self.name())])
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -136,7 +139,9 @@ impl Event {
             Self::Defined { team } => {
                 let program = &team.behaviour.program;
                 let program = if program.is_empty() { "no program" } else { program };
-                format!("team {} defined ({program} in {})", team.name, team.directory)
+                let at = team.remote.as_ref().map(|remote| format!(" over {remote}"));
+                let at = at.unwrap_or_default();
+                format!("team {} defined ({program} in {}{at})", team.name, team.directory)
             }
             Self::Removed { name } => format!("team {name} removed"),
         };

@@ -2,7 +2,7 @@
 
 use crate::agent::AgentId;
 use crate::ids::{ConversationId, ErrandId};
-use crate::{PrincipalName, RunName};
+use crate::{PrincipalName, RunName, TeamName};
 
 /// A part of the state that changes as one, as far as waiting is concerned.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +11,8 @@ pub enum Topic {
     Log,
     /// A run's items, notes and iterations.
     Run(RunName),
+    /// Which runs are worked off, and how people steer them.
+    Drives,
     /// What a principal may do, or whether it may do anything.
     Principal(PrincipalName),
     /// The backlog.
@@ -19,6 +21,8 @@ pub enum Topic {
     Agents,
     /// One of them.
     Agent(AgentId),
+    /// What a team is, or whether it is one.
+    Team(TeamName),
     /// What two partners say to each other.
     Conversation(ConversationId),
     /// What waits for people.

@@ -2,7 +2,9 @@
 //! metrics, which a token can be granted.
 
 mod agents;
+mod configuration;
 mod questions;
+pub mod teams;
 mod tells;
 
 pub(crate) use self::agents::ENDED_PAGE;
@@ -32,7 +34,7 @@ use teamster_mcp::door::http::{problem, wrong_method};
 use teamster_mcp::hub::{Done, Failure, wait};
 use tokio::sync::watch;
 
-use crate::agents::Live;
+use crate::agents::{Configured, Live};
 use crate::clock::Clock;
 use crate::hub::Handle;
 use crate::secret;
@@ -49,6 +51,7 @@ pub struct Api {
     /// Which agents' transcripts grow.
     pub live: Live,
     pub telemetry: Arc<Telemetry>,
+    pub configured: Arc<Configured>,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -70,7 +73,9 @@ pub fn router(api: Api) -> Router {
         .route("/api/yaks/{id}/labels", post(label_yak))
         .route("/api/stop", post(stop))
         .merge(agents::routes())
+        .merge(configuration::routes())
         .merge(questions::routes())
+        .merge(teams::routes())
         .merge(tells::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))

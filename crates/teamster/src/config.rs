@@ -125,7 +125,7 @@ fn own_name() -> String {
 
 /// Returns what to log, in the words of `tracing_subscriber`.
 pub fn log_filter() -> String {
-    variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,rmcp=off,teamster=info".into())
+    variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,rmcp=off,notify=error,teamster=info".into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
@@ -208,8 +208,19 @@ impl DataFiles {
 
 /// Writes a file that only its owner may read, in one step: whoever opens it finds all of it or what was there before.
 pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    write(path, contents, 0o600)
+}
+
+/// Replaces a file of the user's in one step. It stays readable for whom it was; one that was not there is its owner's.
+pub fn replace(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map(|file| file.permissions().mode() & 0o777);
+    write(path, contents, mode.unwrap_or(0o600))
+}
+
+fn write(path: &Path, contents: &[u8], mode: u32) -> anyhow::Result<()> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     let doing = || format!("cannot write {}", path.display());
     let directory = path.parent().with_context(doing)?;
     let name = path.file_name().with_context(doing)?.to_string_lossy().into_owned();
@@ -221,6 +232,7 @@ pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
             .truncate(true)
             .mode(0o600)
             .open(&temporary)?;
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.write_all(contents)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

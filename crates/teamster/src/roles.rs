@@ -263,7 +263,7 @@ fn lay_table(said: &Said<'_>, drafts: &mut BTreeMap<Name, Draft>, problems: &mut
 /// Reads a role's file: front matter between two lines `---`, then the prompt.
 fn role_file(stem: &str, text: &str, at: &Origin, problems: &mut Vec<Problem>) -> Option<Node> {
     let left_out = |line: usize, says: &str| {
-        Problem::new(&at.line(line), format!("{says}; the role {stem} is left out"))
+        Problem::fatal(&at.line(line), format!("{says}; the role {stem} is left out"))
     };
     let Some((front, prompt)) = split(text) else {
         let says = "a role's file starts with front matter between two lines `---`";

@@ -107,13 +107,14 @@ pub async fn run(
         patience: door::PATIENCE,
     });
     let live = agents::Live::default();
+    let configured = Arc::new(agents::Configured::new(handle.clone(), data.clone(), configuration));
     let runner = agents::Runner::new(agents::Setup {
         hub: handle.clone(),
         log: log.clone(),
         clock: clock.clone(),
         data: data.clone(),
         url: file.url.clone(),
-        configuration,
+        configured: configured.clone(),
         live: live.clone(),
     })
     .await?;
@@ -125,6 +126,7 @@ pub async fn run(
         stop: stop.clone(),
         live,
         telemetry: telemetry.clone(),
+        configured: configured.clone(),
     });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
@@ -153,6 +155,7 @@ pub async fn run(
 
     // Only now: agents call the hub as soon as they start.
     tasks::spawn("run agents", runner.run());
+    tasks::spawn("watch the configuration", configured.watch(agents_stop.stopping()));
 
     write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;
     let agent_token = crate::client::read_token(&data.agent_token())?;

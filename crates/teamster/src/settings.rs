@@ -1,6 +1,7 @@
 //! What people configure: the user's `teamster.toml` and a project's own, roles, and what the environment and flags say
 //! over them. A bad file stops nothing: what is sound is used, and the rest is a list of problems.
 
+mod changes;
 mod check;
 mod docs;
 mod files;
@@ -21,6 +22,7 @@ use crate::prices::{self, Prices};
 use crate::programs::{self, Programs};
 use crate::roles::{self, RoleFields, Roles};
 
+pub use changes::changes;
 pub(crate) use check::sound;
 pub use docs::configuration_markdown;
 pub(crate) use files::{markdown_files, read_text};
@@ -28,7 +30,7 @@ pub use problem::Problem;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
 pub(crate) use tree::{Node, Value};
-pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Rule, Variable, Whole};
+pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Remote, Rule, Variable, Whole};
 pub(crate) use yaml::read as read_yaml;
 
 /// The name of the configuration file, the user's and a project's.
@@ -192,6 +194,9 @@ pub struct Telemetry {
 pub struct TeamFields {
     /// Its directory, absolute or below the home directory as `~/…`
     pub path: String,
+    /// Where its agents run, if not here: what `ssh` is told, such as `ssh -p 2222 ann@box`; its path is one there
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
     /// What it is for, in one line
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Line>,
@@ -292,6 +297,8 @@ pub struct Sources {
     pub environment: Vec<(&'static str, String)>,
     /// What `--set` was given: `limits.depth=2`.
     pub flags: Vec<String>,
+    /// What the user's file would say, to see what would come of it.
+    pub users_text: Option<String>,
 }
 
 /// What all sources come to.
@@ -300,6 +307,8 @@ pub struct Configuration {
     pub settings: Settings,
     pub roles: Roles,
     pub problems: Vec<Problem>,
+    /// What it was read from.
+    pub sources: Sources,
     tree: Node,
 }
 
@@ -316,8 +325,8 @@ pub fn read(sources: &Sources) -> Configuration {
     let mut problems = Vec::new();
     let user = sources.user.as_deref();
     let project = sources.project.as_deref().filter(|project| Some(*project) != user);
-    let user_file = file(Layer::User, user, &mut problems);
-    let mut project_file = file(Layer::Project, project, &mut problems);
+    let user_file = file(Layer::User, user, sources.users_text.as_deref(), &mut problems);
+    let mut project_file = file(Layer::Project, project, None, &mut problems);
     let environment = variables(&sources.environment, &mut problems);
     let flags = flags(&sources.flags, &mut problems);
 
@@ -352,7 +361,7 @@ pub fn read(sources: &Sources) -> Configuration {
     ];
     let roles = roles::read(&said, &settings, &users_own.limits, &mut problems);
     problems.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-    Configuration { settings, roles, problems, tree }
+    Configuration { settings, roles, problems, sources: sources.clone(), tree }
 }
 
 impl Configuration {
@@ -370,6 +379,13 @@ impl Configuration {
         });
         shown.collect()
     }
+
+    /// Says whether anything of a file is in use.
+    pub fn uses(&self, file: &Path) -> bool {
+        let mut leaves = Vec::new();
+        self.tree.leaves("", &mut leaves);
+        leaves.iter().any(|(_, node)| Path::new(&*node.at.source) == file)
+    }
 }
 
 /// Returns the JSON schema of the configuration file.
@@ -378,17 +394,26 @@ pub fn schema() -> Json {
 }
 
 /// Reads the configuration file of a directory; where there is none, it says nothing.
-fn file(layer: Layer, directory: Option<&Path>, problems: &mut Vec<Problem>) -> Node {
+fn file(
+    layer: Layer,
+    directory: Option<&Path>,
+    instead: Option<&str>,
+    problems: &mut Vec<Problem>,
+) -> Node {
     let path = directory.map(|directory| directory.join(FILE_NAME)).unwrap_or_default();
     let at = Origin::new(layer, &path.to_string_lossy());
     let empty = Node::table(at.line(1));
     let Some(directory) = directory else { return empty };
     let within = (layer == Layer::Project).then_some(directory);
-    let text = match read_text(&path, within) {
+    let read = match instead {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => read_text(&path, within),
+    };
+    let text = match read {
         Ok(Some(text)) => text,
         Ok(None) => return empty,
         Err(says) => {
-            problems.push(Problem::new(&at, says));
+            problems.push(Problem::fatal(&at, says));
             return empty;
         }
     };

@@ -113,6 +113,8 @@ pub enum SleepWhy {
     Failed { says: Arc<str> },
     /// Its program could not be started.
     NotStarted { says: Arc<str> },
+    /// Its team has other settings now, or is gone.
+    Changed,
 }
 
 impl Event {
@@ -215,6 +217,7 @@ impl Event {
                     SleepWhy::Idle => "it had nothing to do",
                     SleepWhy::Room => "others needed its place",
                     SleepWhy::Asked => "it was told to",
+                    SleepWhy::Changed => "its team has changed",
                     SleepWhy::Failed { says } | SleepWhy::NotStarted { says } => says,
                 };
                 Summary::new("free", format!("agent {id} sleeps: {why}"))

@@ -148,6 +148,59 @@ fn messages_are_answered_in_order() {
 }
 
 #[test]
+fn a_team_that_is_removed_leaves_nobody_waiting() {
+    let without = || {
+        let teams = ["web", "ops"].map(team).to_vec();
+        ("hub", Any::Team(team::Command::Sync(teams)))
+    };
+    // What is being answered is answered.
+    check(
+        a_talk(),
+        "hub",
+        without().1,
+        expect![[r#"
+        {"team":{"removed":{"name":"api"}}}
+        {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"the team api was removed from the configuration"}},"answer":""}}}"#]],
+    );
+    let gone = [a_talk(), vec![without()]].concat();
+    check(
+        gone.clone(),
+        "hub",
+        settle("api-1", 1, 1).1,
+        expect![[
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+        ]],
+    );
+    check(
+        gone.clone(),
+        "wendy",
+        tell("api", "hello?"),
+        expect!["refused: Unknown team: api. Known teams: ops, web"],
+    );
+    // One that was not started yet never is.
+    let queued = [people(), vec![("wendy", tell("api", "status?"))]].concat();
+    check(
+        queued.clone(),
+        "hub",
+        without().1,
+        expect![[r#"
+        {"team":{"removed":{"name":"api"}}}
+        {"agent":{"slept":{"id":"api-1","why":{"not_started":{"says":"the team api was removed from the configuration"}}}}}
+        {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"the team api was removed from the configuration"}},"answer":""}}}"#]],
+    );
+    // A team that comes back goes on.
+    let back = [queued, vec![without(), teams()]].concat();
+    check(
+        back,
+        "wendy",
+        tell("api", "again"),
+        expect![[r#"
+        {"conversation":{"told":{"id":2,"conversation":1,"message":"again","chain":{"first":2,"length":0}}}}
+        {"agent":{"woken":{"id":"api-1"}}}"#]],
+    );
+}
+
+#[test]
 fn nobody_waits_for_an_answer_that_cannot_come() {
     let sleep = |why| Any::Agent(agent::Command::Sleep { id: id("api-1"), incarnation: 1, why });
     use agent::SleepWhy;

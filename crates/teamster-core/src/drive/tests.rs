@@ -97,7 +97,8 @@ impl World {
     fn finish(&mut self, worker: u32, commit: Option<&str>) {
         let Next::Finish(open) = self.next(worker) else { panic!("{:?}", self.next(worker)) };
         let commit = commit.map(Into::into);
-        self.drive("hub", Command::EndIteration { iteration: open.number, commit }).unwrap();
+        self.drive("hub", Command::EndIteration { iteration: open.number, commit, problem: None })
+            .unwrap();
     }
 
     /// Makes a plan of three items.

@@ -746,6 +746,9 @@ impl Tool for TeamTeams {
                 if let Some(color) = &team.color {
                     config["color"] = (&**color).into();
                 }
+                if let Some(remote) = &team.remote {
+                    config["remote"] = (&**remote).into();
+                }
                 let mut shown = json!({
                     "name": team.name.as_str(), "status": if awake.is_some() { "awake" } else { "asleep" },
                     "config": config,

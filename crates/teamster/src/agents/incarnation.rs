@@ -4,6 +4,7 @@ mod conversing;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use teamster_agents::agent::{
@@ -22,6 +23,7 @@ use teamster_core::ids::QuestionId;
 use teamster_core::permission;
 use teamster_core::question;
 use teamster_core::role::Role;
+use teamster_core::team::Team;
 use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Timestamp};
@@ -35,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
+use super::remote::{self, NotThere, Ssh};
 use super::spending::Spending;
 use super::{Shared, outcome, until, worktree};
 use crate::programs::{Driver, Ends, Program};
@@ -143,10 +146,13 @@ struct Talk<'a> {
     shared: &'a Shared,
     agent: &'a Agent,
     role: &'a Role,
-    program: Program,
+    /// The team that it speaks for, as it was when it was started.
+    team: Option<Arc<Team>>,
     /// It is to go on with an earlier session.
     resumes: bool,
     process: Process,
+    /// How its process is ended.
+    grace: Grace,
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
     transcript: Conversation,
     transcriber: Transcriber,
@@ -173,18 +179,30 @@ struct Talk<'a> {
     n_denied: u32,
 }
 
-async fn begin<'a>(
-    shared: &'a Shared,
-    agent: &'a Agent,
-    role: &'a Role,
+/// A program that was started, and what it is told first.
+struct Launched {
+    driver: Box<dyn drivers::Driver>,
+    begin: Begin,
+    started: Started,
+    grace: Grace,
+}
+
+/// Starts an agent's program on this machine.
+async fn launch_here(
+    shared: &Shared,
+    agent: &Agent,
+    role: &Role,
     secret: &str,
     session: Option<&str>,
-) -> Result<Talk<'a>, String> {
-    let (known, path) = shared.programs.choose(Some(&role.program), &shared.search_path)?;
+) -> Result<Launched, String> {
+    let configuration = shared.configured.current();
+    let settings = &configuration.settings;
+    let (known, path) =
+        settings.programs.choose(Some(&role.program), shared.configured.search_path())?;
     let program = known.program.clone();
-    let directory = PathBuf::from(&*agent.draft.directory);
     let state = shared.hub.state();
     let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let directory = PathBuf::from(&*super::workplace(&state, agent));
     if let Some(team) = team
         && let Some(root) = &team.worktrees
         && directory.starts_with(&**root)
@@ -198,31 +216,120 @@ async fn begin<'a>(
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
     let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
     let launch = Launch::new(id, path, shared.isolation().await);
-    let mut launch = filled(launch, &program, model, &shared.mcp, &directory);
+    let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
-    let can_resume = program.load_session;
-    let begin = Begin {
+    let session = session.filter(|_| program.load_session);
+    let begin = beginning((shared, agent, role), &shared.url, directory, secret, session);
+    let mut driver = driver(&program);
+    let launch = prepared(launch, driver.as_mut(), &begin);
+    let started = shared.supervisor.launch(launch).await;
+    let started = started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let grace = grace(&program);
+    Ok(Launched { driver, begin, started, grace })
+}
+
+/// Starts an agent's program on another machine.
+async fn launch_there(
+    shared: &Shared,
+    agent: &Agent,
+    role: &Role,
+    secret: &str,
+    (session, remote): (Option<&str>, &str),
+) -> Result<Launched, String> {
+    let ssh = Ssh::parse(remote)?;
+    let configuration = shared.configured.current();
+    let settings = &configuration.settings;
+    let program = settings.programs.find(&role.program)?.program.clone();
+    let model = role.model.as_deref();
+    let session = session.filter(|_| program.load_session);
+    // What the program is passed on here is this machine's; there it has what its user has there, and what its team names.
+    let state = shared.hub.state();
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let pass: Vec<String> =
+        team.iter().flat_map(|team| &team.pass).map(ToString::to_string).collect();
+    let directory = super::workplace(&state, agent);
+    for _ in 0..remote::PORTS_TRIED_MAX {
+        let nonce = secret::nonce();
+        let port = remote::port(nonce);
+        let url = format!("http://127.0.0.1:{port}");
+        let id = format!("{nonce:032x}");
+        let begun_in = PathBuf::from(&*directory);
+        let mut begin = beginning((shared, agent, role), &url, begun_in, secret, session);
+        let mut driver = driver(&program);
+        let variables = program.variables(model, &settings.mcp).into_iter();
+        let private = remote::private(&id);
+        let mut order = remote::Order {
+            ssh: &ssh,
+            id,
+            directory: &directory,
+            program: &program.command,
+            args: program.arguments(model).into_iter().map(Into::into).collect(),
+            environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
+            pass: &pass,
+            files: Vec::new(),
+            grace: grace(&program),
+        };
+        order.prepare(driver.prepare(&begin, &private));
+        let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, nonce >> 64);
+        let launch = Launch::new(id, "ssh", shared.isolation().await);
+        match remote::start(shared, agent, launch, &order, port).await {
+            Ok((started, directory)) => {
+                // Where it really is, which the program is told.
+                begin.directory = directory;
+                let grace = remote::grace(order.grace);
+                return Ok(Launched { driver, begin, started, grace });
+            }
+            Err(NotThere::Because(why)) => return Err(why),
+            Err(NotThere::PortTaken) => {}
+        }
+    }
+    Err(remote::NO_PORT.to_owned())
+}
+
+/// Returns what a program is told first.
+fn beginning(
+    (shared, agent, role): (&Shared, &Agent, &Role),
+    url: &str,
+    directory: PathBuf,
+    secret: &str,
+    session: Option<&str>,
+) -> Begin {
+    let configuration = shared.configured.current();
+    let tool_timeout = configuration.settings.mcp.stream_timeout.get().into();
+    Begin {
         directory,
         mcp_servers: vec![McpServer {
             name: "teamster".into(),
-            url: format!("{}/mcp", shared.url),
+            url: format!("{url}/mcp"),
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
-            tool_timeout: Some(Duration::from_millis(shared.mcp.stream_timeout.get().into())),
+            tool_timeout: Some(Duration::from_millis(tool_timeout)),
         }],
-        resume: session.filter(|_| can_resume).map(|session| Resume {
+        resume: session.map(|session| Resume {
             session: session.to_owned(),
             or_new: !is_handed_over(agent),
             spent_micros: agent.used.microdollars,
         }),
-        model: model.map(str::to_owned),
+        model: role.model.as_deref().map(str::to_owned),
         nonce: secret::nonce(),
+    }
+}
+
+async fn begin<'a>(
+    shared: &'a Shared,
+    agent: &'a Agent,
+    role: &'a Role,
+    secret: &str,
+    session: Option<&str>,
+) -> Result<Talk<'a>, String> {
+    let state = shared.hub.state();
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str())).cloned();
+    let launched = match remote::of(&state, agent) {
+        None => launch_here(shared, agent, role, secret, session).await,
+        Some(remote) => launch_there(shared, agent, role, secret, (session, &remote)).await,
     };
-    let mut driver = driver(&program);
-    let launch = prepared(launch, driver.as_mut(), &begin);
-    let started = shared.supervisor.launch(launch).await;
-    let Started { process, stdin, stdout } =
-        started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+    let Launched { driver, begin, started, grace } = launched?;
+    let Started { process, stdin, stdout } = started;
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
@@ -231,9 +338,10 @@ async fn begin<'a>(
         shared,
         agent,
         role,
-        program,
+        team,
         resumes: begin.resume.is_some(),
         process,
+        grace,
         dialogue,
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS),
@@ -262,7 +370,7 @@ impl Talk<'_> {
             self.cancel_turn().await;
         }
         self.dialogue.close();
-        self.process.end(grace(&self.program));
+        self.process.end(self.grace);
         // Until it is gone it may still write, and must not be stuck in that.
         let process = self.process.clone();
         let exited = process.exited();
@@ -310,7 +418,9 @@ impl Talk<'_> {
     /// Has recorded what the turn used. Returns what the agent has cost, if all of that is known.
     async fn spend(&mut self) -> Option<u64> {
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        if let Some(used) = self.spending.take(self.role.model.as_deref(), &self.shared.prices) {
+        let configuration = self.shared.configured.current();
+        let prices = &configuration.settings.prices;
+        if let Some(used) = self.spending.take(self.role.model.as_deref(), prices) {
             let has_budget = self.agent.draft.limits.microdollars.is_some();
             if used.microdollars.is_none() && has_budget {
                 let model = used.model.as_deref().unwrap_or("its model").to_owned();
@@ -384,6 +494,9 @@ impl Talk<'_> {
         let conversation = hub.state().conversations.of_agent(&id).map(|one| one.id);
         let topic = conversation.map_or_else(|| Topic::Agent(id.clone()), Topic::Conversation);
         let messages = hub.watch(&topic);
+        let team = self.team.clone();
+        let topic = team.as_ref().map(|team| Topic::Team(team.name.clone()));
+        let teams = hub.watch(&topic.unwrap_or_else(|| Topic::Agent(id.clone())));
         loop {
             // A tool at work is silent for as long as it takes.
             let stall = match self.open_calls.is_empty() {
@@ -416,6 +529,9 @@ impl Talk<'_> {
                 let conversation = state.conversations.get(conversation?)?;
                 (!conversation.queue.is_empty()).then_some(())
             });
+            let outdated = teams.until(&hub, |state| {
+                conversing::is_outdated(state, team.as_deref()?).then_some(())
+            });
             tokio::select! {
                 biased;
                 why = &mut told_to_end => return match self.agent.lasts() {
@@ -445,6 +561,7 @@ impl Talk<'_> {
                         return came;
                     }
                 }
+                () = outdated, if rests => return Came::ToSleep(SleepWhy::Changed),
                 () = told, if rests && !waits_for_tree => {
                     if let Some(came) = self.next_tell(true).await {
                         return came;
@@ -533,7 +650,9 @@ impl Talk<'_> {
             }
             Event::UsageLimit { until_unix_s, message } => {
                 let now = self.shared.clock.now();
-                let until = until::end(until_unix_s, &message, now, self.shared.park_ms);
+                let pool = self.shared.configured.current().settings.pool.clone();
+                let park_ms = u64::from(pool.park_minutes.get()) * 60_000;
+                let until = until::end(until_unix_s, &message, now, park_ms);
                 self.limit = Some((until, message));
                 None
             }

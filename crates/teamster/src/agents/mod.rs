@@ -9,6 +9,8 @@ mod guard;
 mod incarnation;
 mod live;
 mod outcome;
+mod reload;
+pub(crate) mod remote;
 mod resting;
 mod spending;
 mod teams;
@@ -29,7 +31,6 @@ use teamster_core::conversation;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::spending::Used;
-use teamster_core::team;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::Log;
@@ -43,13 +44,14 @@ use tokio_util::task::TaskTracker;
 
 pub use self::check::{check, probe};
 pub use self::live::Live;
+pub use self::reload::Configured;
 use self::resting::Resting;
+pub use self::teams::check as check_team;
 use crate::clock::Clock;
-use crate::config::{self, DataFiles};
+use crate::config::DataFiles;
 use crate::hub::{Handle, Tree};
-use crate::prices::Prices;
-use crate::programs::{Program, Programs};
-use crate::settings::{self, Configuration, Mcp, Money, Pool};
+use crate::programs::Program;
+use crate::settings::{self, Configuration, Money, Pool};
 use crate::{secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
@@ -63,7 +65,7 @@ pub struct Setup {
     pub data: DataFiles,
     /// Where agents find the hub.
     pub url: String,
-    pub configuration: Configuration,
+    pub configured: Arc<Configured>,
     pub live: Live,
 }
 
@@ -75,11 +77,7 @@ struct Shared {
     url: String,
     /// Agents must not find this: the operator's token is in it, and the log.
     data: PathBuf,
-    programs: Programs,
-    prices: Prices,
-    park_ms: u64,
-    search_path: Vec<PathBuf>,
-    mcp: Mcp,
+    configured: Arc<Configured>,
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
     live: Live,
@@ -90,9 +88,8 @@ struct Shared {
 
 pub struct Runner {
     shared: Arc<Shared>,
-    pool: Pool,
     incarnations: TaskTracker,
-    /// What each program's failures led to.
+    /// What each program's failures led to; on another machine it fails by itself.
     failing: BTreeMap<Arc<str>, Failing>,
     failures: Arc<Failures>,
 }
@@ -112,7 +109,7 @@ struct Failures {
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, url, configuration, live } = setup;
+        let Setup { hub, log, clock, data, url, configured, live } = setup;
         let launches = Launches::new(data.directory().join("launches"));
         for left in launches.end_leftovers(launches::PATIENCE)? {
             let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
@@ -122,23 +119,14 @@ impl Runner {
             tasks::spawn(name, task);
         });
         let supervisor = Supervisor::new(supervisor::own_program()?, launches, spawn);
-        let search_path = config::search_path();
-        let roles = roles(&configuration, &search_path);
-        hub.submit(Caller::hub(), Command::Role(role::Command::Sync(roles)), None).await?;
-        let teams = teams::read(&configuration, &search_path, &data, Path::new(&hub.directory()));
-        hub.submit(Caller::hub(), Command::Team(team::Command::Sync(teams)), None).await?;
-        let pool = configuration.settings.pool.clone();
+        configured.begin().await?;
         let shared = Arc::new(Shared {
             hub,
             log,
             clock,
             url,
             data: data.directory().to_owned(),
-            programs: configuration.settings.programs.clone(),
-            prices: configuration.settings.prices.clone(),
-            park_ms: u64::from(configuration.settings.pool.park_minutes.get()) * 60_000,
-            search_path,
-            mcp: configuration.settings.mcp.clone(),
+            configured,
             supervisor,
             isolation: OnceCell::new(),
             live,
@@ -147,7 +135,6 @@ impl Runner {
         });
         let runner = Self {
             shared,
-            pool,
             incarnations: TaskTracker::new(),
             failing: BTreeMap::new(),
             failures: Arc::default(),
@@ -167,6 +154,7 @@ impl Runner {
         tasks::spawn("bring late answers", bring_answers(self.shared.clone()));
         let watch = hub.watch(&Topic::Agents);
         let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
+        let mut configured = self.shared.configured.changes();
         loop {
             // Noted before we look, so that nothing in between is missed.
             let seen = hub.state().seq();
@@ -177,6 +165,8 @@ impl Runner {
                 () = self.shared.resting.more() => {}
                 () = hub.trees().freed() => {}
                 () = failures.more.notified() => {}
+                // There may be room for more.
+                _ = configured.changed() => {}
                 () = async { match wait {
                     Some(at) => self.shared.clock.sleep_until(at).await,
                     None => std::future::pending().await,
@@ -197,7 +187,7 @@ impl Runner {
                 return look_again;
             }
             // Where all places are taken by those that wait, only what they wait for may come in.
-            let crowded = state.agents.active().count() >= self.pool.live.get() as usize;
+            let crowded = state.agents.active().count() >= self.pool().live.get() as usize;
             // But first those make room who have nothing to do, the one that rests longest before all others.
             let is_ready = |agent: &&Arc<Agent>| {
                 self.spared_until(&state, agent, now).is_none() && !self.would_wait(&state, agent)
@@ -223,11 +213,16 @@ impl Runner {
         }
     }
 
+    fn pool(&self) -> Pool {
+        self.shared.configured.current().settings.pool.clone()
+    }
+
     /// Returns until when an agent is not to be started: its program fails, or its account has nothing left.
     fn spared_until(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Timestamp> {
-        let role = state.behaviour(agent);
-        let failing = role.and_then(|role| self.failing.get(&role.program));
-        let account = role.and_then(|role| state.agents.account_parked_until(&role.account));
+        // Of one whose role or team is gone, it is told at once.
+        let role = state.behaviour(agent)?;
+        let failing = self.failing.get(&fails_as(state, agent, role));
+        let account = state.agents.account_parked_until(&role.account);
         let failing = failing.map(|failing| failing.not_before);
         let parked = agent.parked.as_ref().map(|parked| parked.until);
         [failing, account, parked].into_iter().flatten().filter(|at| *at > now).max()
@@ -259,11 +254,12 @@ impl Runner {
             !idlers.contains(&agent.id.principal()) && !resting.contains(&agent.id)
         });
         let (n_running, n_live) = (running.count(), state.agents.active().count());
-        let crowded = n_live >= self.pool.live.get() as usize;
+        let pool = self.pool();
+        let crowded = n_live >= pool.live.get() as usize;
         // Who waits for a person does not wait for whoever is queued.
         let asks = |agent: &&Arc<Agent>| state.questions.open_of(&agent.id).next().is_some();
         let all_wait = n_running == 0 && state.agents.active().filter(asks).count() == 0;
-        n_running < self.pool.running.get() as usize && (!crowded || all_wait)
+        n_running < pool.running.get() as usize && (!crowded || all_wait)
     }
 
     /// Gives an agent its token and starts its program.
@@ -293,7 +289,7 @@ impl Runner {
             return true;
         };
         let (shared, failures) = (self.shared.clone(), self.failures.clone());
-        let program = role.program.clone();
+        let program = fails_as(&done.state, &agent, &role);
         let task = self.incarnations.track_future(async move {
             if incarnation::run(&shared, &agent, &role, &secret).await
                 == incarnation::End::ProgramFailed
@@ -369,6 +365,11 @@ pub struct Stopper {
 }
 
 impl Stopper {
+    /// Returns what is cancelled when the hub begins to end.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
     /// Returns when no process of an agent is left.
     pub async fn stop(&self) {
         self.stop.cancel();
@@ -426,11 +427,29 @@ async fn bring_answers(shared: Arc<Shared>) {
     }
 }
 
+/// Returns the directory that an agent works in: that of its team as it is now, or its own.
+fn workplace(state: &State, agent: &Agent) -> Arc<str> {
+    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let own = &agent.draft.directory;
+    let has_worktree = |root: &Arc<str>| Path::new(&**own).starts_with(&**root);
+    match team {
+        Some(team) if !team.worktrees.as_ref().is_some_and(has_worktree) => team.directory.clone(),
+        Some(_) | None => own.clone(),
+    }
+}
+
 /// Returns where an agent that speaks for a team works.
 fn tree(state: &State, agent: &Agent) -> Option<Tree> {
-    let team = agent.draft.team.as_ref()?;
-    let machine = state.teams.get(team.as_str()).and_then(|team| team.remote.clone());
-    Some(Tree { machine, directory: agent.draft.directory.clone() })
+    agent.draft.team.as_ref()?;
+    Some(Tree { machine: remote::of(state, agent), directory: workplace(state, agent) })
+}
+
+/// Returns the name under which failures of an agent's program count.
+fn fails_as(state: &State, agent: &Agent, role: &role::Role) -> Arc<str> {
+    match remote::of(state, agent) {
+        None => role.program.clone(),
+        Some(remote) => format!("{} over {remote}", role.program).into(),
+    }
 }
 
 /// Returns the rules as the core knows them.
@@ -460,10 +479,12 @@ fn convert(
     let catalogue = Catalogue::new();
     let programs = &configuration.settings.programs;
     let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
-    // One that is not installed keeps its name; whoever drafts it is told.
+    // One that is not installed keeps its name; whoever drafts it is told. On another machine it may be there.
+    let wanted_name = wanted.map(|name| name.as_str());
+    let chosen = programs.choose(wanted_name, search_path).map(|(known, _)| known);
     let (program, account, max_wait_s) =
-        match programs.choose(wanted.map(|name| name.as_str()), search_path) {
-            Ok((known, _)) => {
+        match chosen.or_else(|why| wanted_name.map_or(Err(why), |name| programs.find(name))) {
+            Ok(known) => {
                 let account = known.program.account.as_ref().unwrap_or(known.name);
                 let max_wait_s = known.program.max_wait_s.get();
                 (known.name.as_str().to_owned(), account.as_str().into(), max_wait_s)
@@ -501,13 +522,15 @@ fn convert(
     })
 }
 
-/// Returns the configured roles as the core knows them. One that cannot be used is left out and said so.
-fn roles(configuration: &Configuration, search_path: &[PathBuf]) -> Vec<role::Role> {
+/// Returns the configured roles as the core knows them. One that cannot be used is left out and told.
+fn roles(
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+    unusable: &mut Vec<String>,
+) -> Vec<role::Role> {
     let usable = configuration.roles.iter().filter_map(|role| {
         convert(role, configuration, search_path)
-            .inspect_err(|error| {
-                tracing::warn!(role = role.name.as_str(), error, "a role is not usable")
-            })
+            .map_err(|error| unusable.push(format!("roles.{} is not usable: {error}", role.name)))
             .ok()
     });
     usable.collect()

@@ -23,29 +23,43 @@ const PROMPT: &str = "You look after the project in this directory, and answer w
 /// Which role's limits and rules a team has that names none.
 const DEFAULT_ROLE: &str = "coder";
 
-/// Returns the teams there are. One that cannot be used is left out and said so.
+/// Returns the teams there are. One that cannot be used is left out and told.
 pub(super) fn read(
     configuration: &Configuration,
     search_path: &[PathBuf],
     data: &DataFiles,
     project: &Path,
+    unusable: &mut Vec<String>,
 ) -> Vec<Team> {
     let mut teams = Vec::new();
     for (name, fields) in &configuration.settings.teams {
         match team(name.as_str(), fields, configuration, search_path, data) {
             Ok(team) => teams.push(team),
-            Err(error) => tracing::warn!(team = name.as_str(), error, "a team is not usable"),
+            Err(error) => unusable.push(format!("teams.{} is not usable: {error}", name.as_str())),
         }
     }
     // The project that the hub was started in is one, unless somebody has described it.
     let path = project.to_string_lossy();
-    let is_known = teams.iter().any(|team| *team.directory == *path);
+    let is_known = teams.iter().any(|team| team.remote.is_none() && *team.directory == *path);
     let name = normalised(project);
     if !is_known && !name.is_empty() && teams.iter().all(|team| team.name.as_str() != name) {
         let fields = TeamFields { path: path.into_owned(), ..TeamFields::default() };
         teams.extend(team(&name, &fields, configuration, search_path, data));
     }
     teams
+}
+
+/// Returns why a team cannot be used, if it cannot.
+pub fn check(configuration: &Configuration, name: &str) -> Result<(), String> {
+    let mut teams = configuration.settings.teams.iter();
+    let found = teams.find(|(known, _)| known.as_str() == name);
+    let (_, fields) = found.ok_or_else(|| format!("there is no team {name}"))?;
+    if let Some(program) = &fields.program {
+        configuration.settings.programs.find(program.as_str())?;
+    }
+    // Where its worktrees would be does not matter here.
+    let data = DataFiles::of(Path::new("/"));
+    team(name, fields, configuration, &config::search_path(), &data).map(drop)
 }
 
 /// Returns what a directory is called, as a team.
@@ -67,16 +81,10 @@ fn team(
     if matches!(name.as_str(), "operator" | "hub") {
         return Err("the name belongs to the hub or its operator".to_owned());
     }
-    let path = match fields.path.strip_prefix("~/") {
-        Some(rest) => config::home().map_err(|error| error.to_string())?.join(rest),
-        None => PathBuf::from(&fields.path),
+    let directory = match &fields.remote {
+        None => directory_here(&fields.path)?,
+        Some(_) => directory_there(&fields.path)?,
     };
-    if !path.is_absolute() {
-        return Err("its path is not absolute; write it in full, or as ~/…".to_owned());
-    }
-    // What is named by a link is known by what it leads to, as programs tell where they are.
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
-    let directory = path.to_str().ok_or("its path is not text")?;
     let base = fields.role.as_ref().map_or(DEFAULT_ROLE, |role| role.as_str());
     let mut role = configuration.roles.find(base)?.clone();
     if let Some(program) = &fields.program {
@@ -99,9 +107,12 @@ fn team(
         None => DEFAULT_GRANTS.iter().map(|word| (*word).to_owned()).collect(),
     };
     behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
+    if fields.worktrees && fields.remote.is_some() {
+        return Err("worktrees are made on this machine only; leave them out, or remote".to_owned());
+    }
     let idle_minutes = fields.idle_minutes.map_or(IDLE_MINUTES_USUAL, |minutes| minutes.get());
     Ok(Team {
-        directory: directory.into(),
+        directory: directory.as_str().into(),
         description: fields
             .description
             .as_ref()
@@ -110,12 +121,38 @@ fn team(
             .into(),
         color: fields.color.as_ref().map(|color| color.as_str().into()),
         idle_ms: u64::from(idle_minutes) * 60_000,
-        remote: None,
+        remote: fields.remote.as_ref().map(|remote| remote.as_str().into()),
         worktrees: fields.worktrees.then(|| data.worktrees(name.as_str()).to_string_lossy().into()),
         pass: fields.pass.iter().map(|variable| variable.as_str().into()).collect(),
         behaviour: Arc::new(behaviour),
         name,
     })
+}
+
+const NOT_ABSOLUTE: &str = "its path is not absolute; write it in full, or as ~/…";
+
+fn directory_here(path: &str) -> Result<String, String> {
+    let path = match path.strip_prefix("~/") {
+        Some(rest) => config::home().map_err(|error| error.to_string())?.join(rest),
+        None => PathBuf::from(path),
+    };
+    if !path.is_absolute() {
+        return Err(NOT_ABSOLUTE.to_owned());
+    }
+    // What is named by a link is known by what it leads to, as programs tell where they are.
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    Ok(path.to_str().ok_or("its path is not text")?.to_owned())
+}
+
+/// On another machine nothing is known of it until somebody is there; `~` is the home there.
+fn directory_there(path: &str) -> Result<String, String> {
+    if !(path.starts_with('/') || path == "~" || path.starts_with("~/")) {
+        return Err(NOT_ABSOLUTE.to_owned());
+    }
+    if path.chars().any(char::is_control) || path.len() > 4_096 {
+        return Err("its path has control characters or is too long".to_owned());
+    }
+    Ok(path.to_owned())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
 
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
+use crate::agents::remote;
 
 /// As many records as one page of a transcript has.
 const RECORDS_PAGE: usize = 200;
@@ -144,6 +145,7 @@ async fn show(State(api): State<Api>, id: InPath) -> Answer {
     let agent = find(&api, &id)?;
     let mut answer = shown(&agent);
     answer["prompt"] = (&*agent.draft.prompt).into();
+    answer["remote"] = json!(remote::of(&api.hub.state(), &agent));
     answer["calls"] = api.telemetry.calls_of(&agent.id);
     Ok(Json(answer))
 }

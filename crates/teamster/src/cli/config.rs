@@ -1,12 +1,13 @@
-//! `teamster config`: what is configured, and where each value comes from.
+//! `teamster config`: what is configured, where each value comes from, and having the hub read it again.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{print, say};
-use crate::config;
+use super::{connect_to_hub, print, say};
+use crate::client::Client;
+use crate::config::{self, DataFiles};
 use crate::settings::{self, Configuration, Sources};
 
 #[derive(Debug, clap::Args)]
@@ -27,6 +28,12 @@ enum Verb {
     },
     /// Print a JSON schema of the configuration file
     Schema,
+    /// Have the hub read everything again, where it does not notice changes by itself
+    Reload {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Which settings a command is about.
@@ -55,21 +62,47 @@ impl SettingsArgs {
 
 /// Reads the settings that hold in a project's directory with these flags, and says what is wrong with them.
 pub(super) fn read(project: PathBuf, flags: Vec<String>) -> Configuration {
-    let configuration = settings::read(&Sources {
-        // Without a home there is no file of the user's; that is no reason not to work.
-        user: config::config_home().ok().map(|home| home.join("teamster")),
-        project: Some(project),
-        environment: config::setting_variables(),
-        flags,
-    });
+    let configuration = settings::read(&sources(project, flags));
     for problem in &configuration.problems {
         say(&format!("warning: {problem}"));
     }
     configuration
 }
 
-pub(super) fn run(ConfigArgs { verb }: ConfigArgs) -> anyhow::Result<()> {
+/// Returns where the settings come from that hold in a project's directory with these flags.
+pub(super) fn sources(project: PathBuf, flags: Vec<String>) -> Sources {
+    Sources {
+        // Without a home there is no file of the user's; that is no reason not to work.
+        user: config::config_home().ok().map(|home| home.join("teamster")),
+        project: Some(project),
+        environment: config::setting_variables(),
+        flags,
+        users_text: None,
+    }
+}
+
+/// Returns how many readings the hub has told of.
+pub(super) async fn readings(client: &mut Client) -> anyhow::Result<u64> {
+    Ok(client.get("/api/configuration").await?["readings"].as_u64().unwrap_or_default())
+}
+
+/// Has the hub read everything again. Returns what came of that, or of what it noticed by itself after so many readings.
+pub(super) async fn read_again(client: &mut Client, after: u64) -> anyhow::Result<Value> {
+    client.post(&format!("/api/configuration?after={after}"), &Value::Null).await
+}
+
+async fn reload(data: &DataFiles, json: bool) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let after = readings(&mut client).await?;
+    let reading = read_again(&mut client, after).await?;
+    let says = reading["says"].as_str().unwrap_or_default();
+    print(if json { reading.to_string() } else { says.to_owned() }.as_str())?;
+    if reading["used"] == true { Ok(()) } else { Err(super::Refused.into()) }
+}
+
+pub(super) fn run(data: &DataFiles, ConfigArgs { verb }: ConfigArgs) -> anyhow::Result<()> {
     match verb {
+        Verb::Reload { json } => super::wait_for(reload(data, json)),
         Verb::Schema => print(&format!("{:#}", settings::schema())),
         Verb::Show { settings, json } => {
             let configuration = settings.read()?;

@@ -1,7 +1,7 @@
 //! `teamster connect`: tells an agent program where the hub is, in that program's own words.
 
 mod json;
-mod toml;
+pub(super) mod toml;
 mod yaml;
 
 use std::fs;
@@ -118,10 +118,10 @@ pub(super) struct Server {
 }
 
 /// A file's text with the server in it.
-struct Edited {
-    text: String,
+pub(super) struct Edited {
+    pub(super) text: String,
     /// Whether another entry of the same name had to go.
-    replaced: bool,
+    pub(super) replaced: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -70,8 +70,10 @@ enum Verb {
     Agent(agent::AgentArgs),
     /// Tell another project's agent something, and print its answer
     Tell(team::TellArgs),
-    /// List the teams that can be told something
+    /// Show the teams that can be told something, and what they do
     Teams(team::TeamsArgs),
+    /// Add, remove and list teams
+    Team(team::TeamArgs),
     /// Start a team's agent
     Wake(team::WakeArgs),
     /// End the process of a team's agent; its session stays
@@ -163,6 +165,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Agents(args) => wait_for(agent::list(&data, args)),
         Verb::Agent(args) => wait_for(agent::agent(&data, args)),
         Verb::Tell(args) => wait_for(team::tell(&data, args)),
+        Verb::Team(args) => wait_for(team::team(&data, args)),
         Verb::Teams(args) => wait_for(team::teams(&data, args)),
         Verb::Wake(args) => wait_for(team::wake(&data, args)),
         Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
@@ -185,7 +188,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Mcp(args) => mcp::run(&data, args),
         Verb::Program(args) => wait_for(program::run(args)),
         Verb::Roles(args) => roles::run(&args),
-        Verb::Config(args) => config::run(args),
+        Verb::Config(args) => config::run(&data, args),
         Verb::Launch(args) => launch::run(args),
         Verb::ScriptedAgent => scripted_agent::run(),
     }

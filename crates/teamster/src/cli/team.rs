@@ -1,12 +1,14 @@
-//! `teamster tell`, `wake`, `sleep`, `teams` and `transcript`: other projects' agents for people.
+//! `teamster tell`, `wake`, `sleep`, `team`, `teams` and `transcript`: other projects' agents for people.
 
-use std::fmt::Write as _;
-use std::io::Read;
+mod edit;
+mod table;
+
+use std::io::{IsTerminal, Read};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, print, say};
+use super::{connect_to_hub, print, say};
 use crate::client::Client;
 use crate::config::DataFiles;
 
@@ -67,8 +69,14 @@ pub(super) struct SleepArgs {
     json: bool,
 }
 
+pub(super) use self::edit::{TeamArgs, run as team};
+
 #[derive(Debug, clap::Args)]
 pub(super) struct TeamsArgs {
+    /// Print the table once, also on a terminal
+    #[arg(long)]
+    once: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -190,27 +198,14 @@ pub(super) async fn sleep(data: &DataFiles, args: SleepArgs) -> anyhow::Result<(
 
 pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let answer = call(&mut client, "team_teams", &json!({"includeProcessDetails": true})).await?;
     if args.json {
-        return print(&answer.to_string());
+        let details = json!({"includeProcessDetails": true});
+        return print(&call(&mut client, "team_teams", &details).await?.to_string());
     }
-    let mut text = String::new();
-    for team in answer["teams"].as_array().into_iter().flatten() {
-        let config = &team["config"];
-        let _ = writeln!(
-            text,
-            "{:<20} {:<7} {}  {}",
-            word(team, "name"),
-            word(team, "status"),
-            word(config, "path"),
-            dim(word(config, "description")),
-        );
+    if args.once || !std::io::stdout().is_terminal() {
+        return table::print_once(&mut client).await;
     }
-    if text.is_empty() {
-        say("there are no teams; describe them in [teams.NAME] of teamster.toml");
-        return Ok(());
-    }
-    print(text.trim_end())
+    table::show(&mut client).await
 }
 
 #[derive(Debug, clap::Args)]

@@ -53,7 +53,7 @@ pub(crate) fn sound<T: DeserializeOwned + Default>(
             _ => drop(tree.remove(&path)),
         }
     }
-    problems.push(Problem::new(&tree.at, "nothing of this is used"));
+    problems.push(Problem::fatal(&tree.at, "nothing of this is used"));
     *tree = Node::table(tree.at.clone());
     T::default()
 }

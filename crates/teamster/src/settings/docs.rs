@@ -86,8 +86,13 @@ Built in are:
 pub fn configuration_markdown() -> String {
     let mut text = String::from(START);
     text.push_str(
-        "\nThe hub reads all of this when it starts: after a change, `teamster down` and `teamster up -d`. Flags are those of \
-         `up --set`.\n",
+        "\nThe hub reads all of this when it starts, and again when a file changes, with the variables and the `up --set` flags \
+         that it was\nstarted with. Then `teamster log` shows which keys changed and what is wrong. Where changes are not noticed \
+         (some file\nsystems of other machines), `teamster config reload` has it read them now. What is new holds for agents and \
+         turns that begin\nfrom then on; processes that run go on with what they had, and a team's agent that rests is put to sleep, \
+         so that it comes\nback with what is new. A session keeps the prompt that it was begun with. What `telemetry` says, and where \
+         the hub listens,\nholds from the next start on. A file that could be read and now cannot (it is not TOML, a role's front \
+         matter is not YAML)\nchanges nothing at all, until it can be read again.\n",
     );
     text.push_str("\n## Keys\n\n| key | allowed | default | meaning |\n|---|---|---|---|\n");
     let schema = schema();

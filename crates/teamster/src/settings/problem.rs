@@ -12,6 +12,8 @@ pub struct Problem {
     pub file: Arc<str>,
     pub line: Option<usize>,
     pub says: String,
+    /// Nothing of the file is used because of it.
+    pub is_fatal: bool,
 }
 
 /// As much as a problem says: it may repeat what is in the file, which is somebody else's text.
@@ -19,7 +21,17 @@ const SAYS_MAX: usize = 400;
 
 impl Problem {
     pub(crate) fn new(at: &Origin, says: impl AsRef<str>) -> Self {
-        Self { file: at.source.clone(), line: at.line, says: harmless(says.as_ref()) }
+        Self {
+            file: at.source.clone(),
+            line: at.line,
+            says: harmless(says.as_ref()),
+            is_fatal: false,
+        }
+    }
+
+    /// A problem because of which nothing of the file is used.
+    pub(crate) fn fatal(at: &Origin, says: impl AsRef<str>) -> Self {
+        Self { is_fatal: true, ..Self::new(at, says) }
     }
 }
 

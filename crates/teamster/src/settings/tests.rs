@@ -390,3 +390,56 @@ fn a_collector_is_the_users_to_choose_and_has_a_plain_url() {
         assert!(told.contains("a URL such as http://127.0.0.1:4318"), "{url}: {told}");
     }
 }
+
+/// Shows what has changed from the user's file (and the project's role) to another.
+fn check_changes(before: &[(&str, &str)], after: &[(&str, &str)], expected: Expect) {
+    let (before, _) = configured(before, Sources::default());
+    let (after, _) = configured(after, Sources::default());
+    expected.assert_eq(&super::changes(&before, &after).join("\n"));
+}
+
+#[test]
+fn what_has_changed_is_told_by_its_keys() {
+    let file = "user/teamster.toml";
+    let role = "project/.teamster/roles/cook.md";
+    let nothing: [(&str, &str); 0] = [];
+    check_changes(&nothing, &[(file, "# nothing\n[pool]\nlive = 16\n")], expect![[r#""#]]);
+    check_changes(
+        &nothing,
+        &[(
+            file,
+            "program = \"goose\"\n[pool]\nlive = 2\n[limits]\ndollars = 3\n[telemetry]\notlp = \"http://127.0.0.1:1\"\n",
+        )],
+        expect![[r#"
+            limits.dollars added
+            pool.live changed
+            program added
+            telemetry.otlp added (from the next start on)"#]],
+    );
+    check_changes(
+        &[(
+            file,
+            "[teams.api]\npath = \"/a\"\n[teams.\"v1.2\"]\npath = \"/b\"\n[programs.mine]\ncommand = \"m\"\nset = { KEY = \"one\" }\n",
+        )],
+        &[(
+            file,
+            "[teams.api]\npath = \"/b\"\nmodel = \"x\"\n[teams.web]\npath = \"/w\"\n[programs.mine]\ncommand = \"m\"\nset = { KEY = \"two\" }\n",
+        )],
+        expect![[r#"
+            programs.mine changed (set.KEY)
+            teams.api changed (model, path)
+            teams.v1.2 removed
+            teams.web added"#]],
+    );
+    check_changes(
+        &[(role, "---\nmodel: small\n---\nCook.\n")],
+        &[
+            (role, "---\nmodel: large\nlimits:\n  turns: 3\n---\nBake.\n"),
+            (file, "[roles.coder]\nmodel = \"x\"\n"),
+        ],
+        expect![[r#"
+            roles.coder changed (model)
+            roles.cook changed (limits, model, prompt)"#]],
+    );
+    check_changes(&[(role, "---\n---\nCook.\n")], &nothing, expect!["roles.cook removed"]);
+}

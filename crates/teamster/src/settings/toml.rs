@@ -17,7 +17,7 @@ pub(crate) fn read(text: &str, at: &Origin, problems: &mut Vec<Problem>) -> Opti
         if line != last_line {
             let says =
                 format!("this is not TOML: {}; nothing of the file is used", error.message());
-            problems.push(Problem::new(&at.line(line), says));
+            problems.push(Problem::fatal(&at.line(line), says));
             last_line = line;
         }
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use teamster_core::grant::Grant;
 use teamster_core::permission::Pattern;
 
+use crate::agents::remote::Ssh;
+
 /// A whole number with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
@@ -144,6 +146,14 @@ text!(
     |text| (1..=1_024).contains(&text.len()) && !text.chars().any(char::is_control),
     "one line of text, at most 1024 bytes long",
     json_schema!({"type": "string", "minLength": 1, "maxLength": 1024})
+);
+
+text!(
+    /// A machine as `ssh` is told it.
+    Remote,
+    |text| text.len() <= 1_024 && Ssh::parse(text).is_ok(),
+    "what ssh is told, such as `ssh -p 2222 ann@box`: options that leave it to us what to run, and a host as the last word",
+    json_schema!({"type": "string", "maxLength": 1024, "examples": ["ssh box", "ssh -p 2222 ann@box"]})
 );
 
 text!(

@@ -94,9 +94,11 @@ impl Tree {
         };
         let now = self.snapshot().await?;
         let base_tree = base_tree(base);
-        let dirty: BTreeSet<OsString> = self.changed(&before, base_tree).await?.into_iter().collect();
+        let dirty: BTreeSet<OsString> =
+            self.changed(&before, base_tree).await?.into_iter().collect();
         let changed = self.changed(base_tree, &now).await?;
-        let mine: Vec<OsString> = changed.into_iter().filter(|path| !dirty.contains(path)).collect();
+        let mine: Vec<OsString> =
+            changed.into_iter().filter(|path| !dirty.contains(path)).collect();
         // Its agent may have committed some of it itself.
         let head_tree = match &head {
             Some(head) => head.clone(),
@@ -127,8 +129,13 @@ impl Tree {
             };
             for some in paths.chunks(200) {
                 // Those that are in the tree are taken from it, the others are gone.
-                let mut list: Vec<&OsStr> =
-                    vec!["ls-tree".as_ref(), "-z".as_ref(), "--full-tree".as_ref(), now.as_ref(), "--".as_ref()];
+                let mut list: Vec<&OsStr> = vec![
+                    "ls-tree".as_ref(),
+                    "-z".as_ref(),
+                    "--full-tree".as_ref(),
+                    now.as_ref(),
+                    "--".as_ref(),
+                ];
                 list.extend(some.iter().map(OsString::as_os_str));
                 let listed = self.git_raw(None, &list).await?;
                 let mut info = Vec::new();
@@ -163,7 +170,12 @@ impl Tree {
         let tree = made.await;
         let _ = std::fs::remove_file(&index);
         let tree = tree?;
-        let text = format!("{}\n\n{}\n\n{TRAILER}: {}\n", message.subject, message.body.trim(), message.mark);
+        let text = format!(
+            "{}\n\n{}\n\n{TRAILER}: {}\n",
+            message.subject,
+            message.body.trim(),
+            message.mark
+        );
         let text = text.replace("\n\n\n\n", "\n\n");
         let mut args: Vec<String> = self.identity().await;
         args.extend(["commit-tree".to_owned(), tree, "-m".to_owned(), text]);
@@ -244,7 +256,10 @@ impl Tree {
             return Ok(tree);
         }
         if let Some(parent) = path.parent() {
-            let says = |error: std::io::Error| GitError { verb: "worktree".into(), says: error.to_string() };
+            let says = |error: std::io::Error| GitError {
+                verb: "worktree".into(),
+                says: error.to_string(),
+            };
             std::fs::create_dir_all(parent).map_err(says)?;
         }
         self.git(["worktree", "prune"]).await?;

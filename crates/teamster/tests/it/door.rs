@@ -394,6 +394,8 @@ async fn every_route_checks_host_and_origin_each_alone() {
         (true, &[authority]),
         (true, &[&local]),
         (true, &["LOCALHOST"]),
+        // A port that ssh forwards is another; the name is what web pages cannot have.
+        (true, &["127.0.0.1:20001"]),
         (false, &["evil.example"]),
         (false, &[&evil_port]),
         (false, &[&sub]),

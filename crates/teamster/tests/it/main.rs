@@ -25,6 +25,8 @@ mod normal;
 mod operators;
 mod power_loss;
 mod real_agents;
+mod reload;
+mod remote;
 mod scripted_agent;
 mod scripted_model;
 mod simulation;

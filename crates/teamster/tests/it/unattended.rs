@@ -22,7 +22,7 @@ pub(crate) fn first_line(hub: &Hub, follow: &[&str], wanted: impl Fn(&str) -> bo
 }
 
 /// Waits until something waits for a person, and returns it.
-fn question(world: &World) -> Value {
+pub(crate) fn question(world: &World) -> Value {
     let line = first_line(&world.hub, &["questions", "--follow", "--json"], |_| true);
     serde_json::from_str(&line).expect("it is a question")
 }

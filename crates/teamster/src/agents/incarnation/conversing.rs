@@ -4,6 +4,7 @@ use teamster_agents::agent::TurnEnd;
 use teamster_core::agent::{self, SleepWhy};
 use teamster_core::conversation::{self, Conversation, How};
 use teamster_core::ids::TellId;
+use teamster_core::team::Team;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
@@ -24,10 +25,30 @@ pub(super) struct Conversing {
     knows_its_role: bool,
 }
 
+/// Says whether a team is gone, or another than the one that an agent was started for.
+pub(super) fn is_outdated(state: &State, started_for: &Team) -> bool {
+    let Some(now) = state.teams.get(started_for.name.as_str()) else { return true };
+    // How a team is shown, and how long its agents rest, does not concern their processes.
+    let shown_alike = Team {
+        description: started_for.description.clone(),
+        color: started_for.color.clone(),
+        idle_ms: started_for.idle_ms,
+        ..Team::clone(now)
+    };
+    shown_alike != *started_for
+}
+
 impl Talk<'_> {
     /// Begins with the next message, or rests.
     pub(super) async fn next_tell(&mut self, resumed: bool) -> Option<Came> {
         self.conversing.rests = None;
+        // What is not begun yet is begun with what holds now; what was begun is gone on with.
+        let state = self.shared.hub.state();
+        let is_between =
+            state.conversations.of_agent(&self.agent.id).is_some_and(|one| one.current.is_none());
+        if is_between && self.team.as_ref().is_some_and(|team| is_outdated(&state, team)) {
+            return Some(Came::ToSleep(SleepWhy::Changed));
+        }
         self.conversing.knows_its_role |= resumed;
         if !self.has_a_place() {
             let rest = self.shared.resting.enter(&self.agent.id);

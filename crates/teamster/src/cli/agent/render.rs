@@ -64,6 +64,7 @@ pub(super) fn head(agent: &Value) -> String {
     for (title, value) in [
         ("dossier", word(agent, "dossier").to_owned()),
         ("directory", word(agent, "directory").to_owned()),
+        ("over", word(agent, "remote").to_owned()),
         ("drafted by", word(agent, "drafted_by").to_owned()),
         ("drafted at", time(&agent["drafted_at"])),
         ("started at", time(&agent["started_at"])),

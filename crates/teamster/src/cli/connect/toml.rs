@@ -6,7 +6,7 @@ use toml_edit::{DocumentMut, Item, Table, TomlError, Value};
 use super::Edited;
 
 /// Makes `entry` the table `name` of the table `section`.
-pub(super) fn set(
+pub(in crate::cli) fn set(
     file: &str,
     section: &str,
     name: &str,

@@ -12,12 +12,12 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use teamster::agents::Live;
+use teamster::agents::{Configured, Live};
 use teamster::api::{self, Api};
 use teamster::clock::SystemClock;
 use teamster::listen::Connections;
 use teamster::telemetry::{Sources, Telemetry};
-use teamster::{secret, tasks};
+use teamster::{secret, settings, tasks};
 use teamster_log::memory::Memory;
 use teamster_mcp::Catalogue;
 use teamster_mcp::door::http::{PATIENCE, Secrets, Served, Setup, router};
@@ -84,6 +84,12 @@ impl Door {
             patience,
         });
         let log = Arc::new(Memory::new(&world.store));
+        let nothing = settings::read(&settings::Sources::default());
+        let configured = Arc::new(Configured::new(
+            hub.clone(),
+            teamster::config::DataFiles::of(std::path::Path::new("/nowhere")),
+            nothing,
+        ));
         let stop = watch::Sender::new(false);
         let api = api::router(Api {
             hub,
@@ -92,6 +98,7 @@ impl Door {
             stop,
             live: Live::default(),
             telemetry,
+            configured,
         });
         let router = TowerToHyperService::new(routes(served.clone(), api, 80));
         Self { world, served, router }

@@ -27,6 +27,7 @@ fn settings_of_a_project() {
         project: Some(project.clone()),
         environment: Vec::new(),
         flags: Vec::new(),
+        users_text: None,
     };
     let mut n_roles = 0;
     play("settings_of_a_project", 300, |mutator| {

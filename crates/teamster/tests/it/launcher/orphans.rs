@@ -88,7 +88,7 @@ fn are_found(mark: &str) -> bool {
 }
 
 /// Waits until these have ended.
-fn wait_for_ends(pids: &[Pid]) {
+pub(crate) fn wait_for_ends(pids: &[Pid]) {
     for pid in pids {
         // What cannot be opened has ended.
         let Ok(process) = pidfd_open(*pid, PidfdFlags::empty()) else { continue };

@@ -1,0 +1,113 @@
+//! Teams for people's programs: who talks to them and how that stands, and waiting until something happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use teamster_core::Timestamp;
+use teamster_core::agent::Phase;
+use teamster_core::conversation::Conversation;
+use teamster_core::topic::Topic;
+use teamster_mcp::hub::wait;
+
+use super::{Answer, Api, LOG_WAIT_MAX, Query};
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/api/teams", get(list))
+}
+
+/// A team as `teamster teams` shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    pub name: String,
+    pub path: String,
+    pub description: String,
+    pub color: Option<String>,
+    pub conversations: Vec<Talk>,
+}
+
+/// One of its conversations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Talk {
+    pub id: String,
+    pub from: String,
+    pub agent: String,
+    /// `busy`, `awake`, `starting` or `asleep`.
+    pub status: String,
+    pub queued: usize,
+    pub messages: u32,
+    pub last_used_at: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    /// The last event that the caller has seen the effect of.
+    #[serde(default)]
+    after: u64,
+    /// How long to wait if there is none after it.
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejection>) -> Answer {
+    let Query(ListQuery { after, wait_ms }) = asked?;
+    if wait_ms > 0 {
+        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
+        let more = wait(
+            &api.hub,
+            &Topic::Log,
+            at_most,
+            |_| (),
+            |state| (state.seq() > after).then_some(()),
+        );
+        let mut stop = api.stop.subscribe();
+        tokio::select! {
+            _ = more => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+    let state = api.hub.state();
+    let talk = |conversation: &Arc<Conversation>| {
+        let agent = state.agents.get(conversation.agent.as_str());
+        let status = match agent.map(|agent| (agent.phase, &agent.session)) {
+            Some((Phase::Running | Phase::Ending, Some(_))) if conversation.current.is_some() => {
+                "busy"
+            }
+            Some((Phase::Running | Phase::Ending, Some(_))) => "awake",
+            Some((Phase::Running | Phase::Ending | Phase::Queued | Phase::Adopted, _)) => {
+                "starting"
+            }
+            Some((Phase::Asleep | Phase::Ended, _)) | None => "asleep",
+        };
+        Talk {
+            id: conversation.id.to_string(),
+            from: conversation.from.to_string(),
+            agent: conversation.agent.to_string(),
+            status: status.to_owned(),
+            queued: conversation.queue.len(),
+            messages: conversation.n_tells,
+            last_used_at: conversation.last_used_at,
+        }
+    };
+    let teams: Vec<Shown> = state
+        .teams
+        .iter()
+        .map(|team| Shown {
+            name: team.name.to_string(),
+            path: match &team.remote {
+                Some(remote) => format!("{remote}:{}", team.directory),
+                None => team.directory.to_string(),
+            },
+            description: team.description.to_string(),
+            color: team.color.as_ref().map(ToString::to_string),
+            conversations: state.conversations.with(&team.name).map(talk).collect(),
+        })
+        .collect();
+    Ok(Json(json!({"seq": state.seq(), "teams": teams})))
+}

@@ -1,0 +1,341 @@
+//! Works runs off: begins their iterations, each with an agent of its own, and finishes what comes after an agent. What is
+//! to be done next is decided by the core from the state, so a hub that starts again goes on where the log says.
+
+mod git;
+mod merging;
+pub mod prompt;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use teamster_core::drive::{self, Drive, Next};
+use teamster_core::iteration::Open;
+use teamster_core::topic::Topic;
+use teamster_core::{Caller, Command, RunName, State, run};
+use teamster_mcp::Hub as _;
+use teamster_mcp::hub::Failure;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::git::{Message, Tree};
+use crate::config::DataFiles;
+use crate::hub::Handle;
+use crate::tasks;
+
+/// How long a command is waited for that could not be stored, before it is tried again.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// After an iteration that failed, the next waits at least so long, twice as long after each more.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// As much of a summary as is a commit's first line.
+const SUBJECT_CHARS_MAX: usize = 72;
+
+/// What runs are worked off with.
+pub struct Setup {
+    pub hub: Handle,
+    pub data: DataFiles,
+}
+
+struct Shared {
+    hub: Handle,
+    data: DataFiles,
+    stop: CancellationToken,
+}
+
+/// Works all runs off that are to be.
+pub struct Work {
+    shared: Arc<Shared>,
+    under_way: Arc<Mutex<BTreeSet<RunName>>>,
+    tracker: TaskTracker,
+}
+
+/// Ends the work when the hub ends.
+pub struct Stopper {
+    stop: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Stopper {
+    /// Returns when nothing is under way; whatever was goes on when the hub starts again.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+impl Work {
+    pub fn new(setup: Setup) -> Self {
+        let Setup { hub, data } = setup;
+        let shared = Shared { hub, data, stop: CancellationToken::new() };
+        Self { shared: Arc::new(shared), under_way: Arc::default(), tracker: TaskTracker::new() }
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        Stopper { stop: self.shared.stop.clone(), tracker: self.tracker.clone() }
+    }
+
+    /// Runs until the hub ends.
+    pub async fn run(self) {
+        let hub = self.shared.hub.clone();
+        let watch = hub.watch(&Topic::Drives);
+        loop {
+            let seen = hub.state().seq();
+            for (name, run) in hub.state().runs.iter() {
+                let has_work = run.is_driven() || run.iterations.open().next().is_some();
+                if has_work && self.begins(name) {
+                    self.begin(name.clone());
+                }
+            }
+            tokio::select! {
+                () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
+                () = self.shared.stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn begins(&self, name: &RunName) -> bool {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone())
+    }
+
+    fn begin(&self, name: RunName) {
+        let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
+        let task = self.tracker.track_future(async move {
+            loop {
+                Course::new(&shared, &name).run().await;
+                let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+                // It may have been begun anew before we noticed that it was over.
+                if shared.stop.is_cancelled() || !shared.hub.state().runs.get(&name).is_driven() {
+                    under_way.remove(&name);
+                    return;
+                }
+            }
+        });
+        tasks::spawn("work a run off", task);
+    }
+}
+
+/// One run on its way.
+struct Course<'a> {
+    shared: &'a Shared,
+    name: &'a RunName,
+    /// Work is taken over by one worker at a time.
+    merges: tokio::sync::Mutex<()>,
+}
+
+impl<'a> Course<'a> {
+    fn new(shared: &'a Shared, name: &'a RunName) -> Self {
+        Self { shared, name, merges: tokio::sync::Mutex::default() }
+    }
+
+    /// Works until the run is over, or the hub ends.
+    async fn run(&self) {
+        let state = self.shared.hub.state();
+        let Some(drive) = &state.runs.get(self.name).drive else { return };
+        // Some may be left of a time when there were more.
+        let open = state.runs.get(self.name).iterations.open().map(|open| open.worker + 1).max();
+        let n_workers = drive.terms.workers.max(open.unwrap_or_default());
+        let workers = (0..n_workers).map(|worker| self.work(worker));
+        futures_util::future::join_all(workers).await;
+        if !self.shared.stop.is_cancelled() && drive.terms.workers > 1 {
+            self.clear_up(drive).await;
+        }
+    }
+
+    /// Does what one worker is to do, step by step.
+    async fn work(&self, worker: u32) {
+        let hub = &self.shared.hub;
+        let next = |state: &State| drive::next(state.runs.get(self.name), &state.agents, worker);
+        while !self.shared.stop.is_cancelled() {
+            let step = next(&hub.state());
+            match step {
+                Next::Over => return,
+                Next::Wait => {
+                    let watch = hub.watch(&Topic::Run(self.name.clone()));
+                    tokio::select! {
+                        () = watch.until(hub, |state| (next(state) != Next::Wait).then_some(())) => {}
+                        () = self.shared.stop.cancelled() => return,
+                    }
+                }
+                Next::Await(open) => {
+                    let watch = hub.watch(&Topic::Agent(open.agent.clone()));
+                    let ended = watch.until(hub, |state| {
+                        let agent = state.agents.get(open.agent.as_str());
+                        agent.is_none_or(|agent| !agent.is_live()).then_some(())
+                    });
+                    tokio::select! {
+                        () = ended => {}
+                        () = self.shared.stop.cancelled() => return,
+                    }
+                }
+                Next::Begin { plans } => self.begin(worker, plans).await,
+                Next::Finish(open) => self.finish(&open).await,
+                Next::End(why) => self.tell(drive::Command::End { why }).await,
+            }
+        }
+    }
+
+    fn drive(&self, state: &State) -> Option<Drive> {
+        state.runs.get(self.name).drive.clone()
+    }
+
+    /// Has something recorded; tries until the log can be written. What comes too late is left out.
+    async fn tell(&self, command: drive::Command) {
+        self.submit(run::Command::Drive(command)).await;
+    }
+
+    async fn submit(&self, what: run::Command) {
+        let command = Command::Run { run: self.name.clone(), what };
+        loop {
+            match self.shared.hub.submit(Caller::hub(), command.clone(), None).await {
+                Ok(_) => return,
+                Err(Failure::Refused(refusal)) => {
+                    tracing::debug!(run = self.name.as_str(), %refusal, "too late");
+                    return;
+                }
+                Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
+                    tracing::warn!(run = self.name.as_str(), why, "could not be recorded");
+                    tokio::select! {
+                        () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
+                        () = self.shared.stop.cancelled() => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins the next iteration of a worker.
+    async fn begin(&self, worker: u32, plans: bool) {
+        let hub = &self.shared.hub;
+        let Some(drive) = self.drive(&hub.state()) else { return };
+        if drive.n_failures > 0 && !self.waited(drive.n_failures).await {
+            return;
+        }
+        let main = Path::new(&*drive.terms.directory);
+        let prepared = match Tree::at(main).await {
+            Some(tree) if drive.terms.commits => self.prepare(&tree, &drive, worker).await,
+            Some(_) | None => Ok((main.to_owned(), None)),
+        };
+        let (directory, base) = match prepared {
+            Ok(prepared) => prepared,
+            Err(problem) => {
+                let says = format!("the files could not be looked at: {problem}").into();
+                return self.tell(drive::Command::End { why: drive::Why::Failed { says } }).await;
+            }
+        };
+        let directory = directory.to_string_lossy().as_ref().into();
+        let hooks = String::new();
+        let begin = drive::Command::BeginIteration { worker, plans, base, directory, hooks };
+        self.tell(begin).await;
+    }
+
+    /// Waits a while after a failure. Says whether nothing has happened meanwhile.
+    async fn waited(&self, n_failures: u32) -> bool {
+        let hub = &self.shared.hub;
+        let pause = AFTER_FAILURE * 2_u32.pow(n_failures.min(6) - 1);
+        let watch = hub.watch(&Topic::Run(self.name.clone()));
+        let seen = self.drive(&hub.state());
+        tokio::select! {
+            () = tokio::time::sleep(pause) => true,
+            () = watch.until(hub, |state| (self.drive(state) != seen).then_some(())) => false,
+            () = self.shared.stop.cancelled() => false,
+        }
+    }
+
+    /// Returns where a worker works, and how the files are there before it does.
+    async fn prepare(
+        &self,
+        main: &Tree,
+        drive: &Drive,
+        worker: u32,
+    ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
+        let tree = match drive.terms.workers {
+            1 => main.clone(),
+            _ => self.worktree(main, drive, worker).await?,
+        };
+        let base = match drive.carried.get(&worker) {
+            Some(carried) => carried.clone(),
+            None => tree.base().await?,
+        };
+        Ok((tree.directory().to_owned(), Some(base)))
+    }
+
+    /// Does what comes after an iteration's agent.
+    async fn finish(&self, open: &Open) {
+        let state = self.shared.hub.state();
+        let Some(drive) = self.drive(&state) else { return };
+        let agent = state.agents.get(open.agent.as_str());
+        let completed = agent
+            .and_then(|agent| agent.outcome.as_ref())
+            .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
+        let committed = match &open.base {
+            Some(base) if completed => self.commit(&state, &drive, open, base).await,
+            Some(_) | None => Ok(None),
+        };
+        let (commit, problem) = match committed {
+            Ok(commit) => (commit.map(Into::into), None),
+            Err(problem) => {
+                (None, Some(format!("what it changed could not be committed: {problem}")))
+            }
+        };
+        let iteration = open.number;
+        self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
+    }
+
+    /// Commits what an iteration has changed, and takes it over if its worker works apart.
+    async fn commit(
+        &self,
+        state: &State,
+        drive: &Drive,
+        open: &Open,
+        base: &str,
+    ) -> Result<Option<String>, git::GitError> {
+        let main = Path::new(&*drive.terms.directory);
+        let Some(main) = Tree::at(main).await else { return Ok(None) };
+        let mark = format!("{}#{}", self.name, open.number);
+        if let Some(known) = main.find(&mark).await? {
+            return Ok(Some(known));
+        }
+        let (subject, body) = self.words(state, open);
+        let message = Message { subject: &subject, body: &body, mark: &mark };
+        if drive.terms.workers == 1 {
+            return main.commit(base, &message).await;
+        }
+        let tree = self.worktree_of(&main, open.worker).await?;
+        let Some(commit) = tree.commit(base, &message).await? else { return Ok(None) };
+        let _one_at_a_time = self.merges.lock().await;
+        self.take_over(&main, &tree, drive, open, &commit).await
+    }
+
+    /// Returns the first line and the rest of a commit's message.
+    fn words(&self, state: &State, open: &Open) -> (String, String) {
+        let run = state.runs.get(self.name);
+        let item = open.item.and_then(|item| run.items.get(item));
+        let summary = run.iterations.summary(open.number).map(|summary| summary.text.clone());
+        let summary = summary.unwrap_or_default();
+        let mut lines = summary.lines();
+        let first = lines.next().unwrap_or_default().trim();
+        let first = match (first, item) {
+            ("", Some(item)) => item.content.lines().next().unwrap_or_default(),
+            (first, _) => first,
+        };
+        let plain = |text: &str| text.replace(|c: char| c.is_control() && c != '\n', " ");
+        let first = plain(first);
+        let is_long = first.chars().count() > SUBJECT_CHARS_MAX;
+        let subject: String = match (first.is_empty(), is_long) {
+            (true, _) => format!("iteration {} of {}", open.number, self.name),
+            (false, true) => {
+                let cut: String = first.chars().take(SUBJECT_CHARS_MAX - 1).collect();
+                format!("{cut}…")
+            }
+            (false, false) => first.clone(),
+        };
+        let rest: Vec<&str> = lines.collect();
+        let rest = if is_long { summary.to_string() } else { rest.join("\n") };
+        let item = item.map(|item| format!("{}: {}", item.id, item.content));
+        let body = [plain(rest.trim()), plain(&item.unwrap_or_default())];
+        let body: Vec<String> = body.into_iter().filter(|part| !part.is_empty()).collect();
+        (subject, body.join("\n\n"))
+    }
+}
