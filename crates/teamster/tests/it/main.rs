@@ -7,6 +7,7 @@ mod configuration;
 mod crash;
 mod disk;
 mod door;
+mod driven;
 mod driven_agents;
 mod driven_claude;
 mod driven_codex;
