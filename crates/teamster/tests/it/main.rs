@@ -26,6 +26,7 @@ mod normal;
 mod operators;
 mod power_loss;
 mod real_agents;
+mod real_teams;
 mod scripted_agent;
 mod scripted_model;
 mod simulation;
