@@ -2,7 +2,7 @@
 
 use teamster_agents::agent::TurnEnd;
 use teamster_core::agent::{self, SleepWhy};
-use teamster_core::conversation::{self, Conversation, How};
+use teamster_core::conversation::{self, Conversation, How, Partner};
 use teamster_core::ids::TellId;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
@@ -80,9 +80,14 @@ impl Talk<'_> {
             "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
                 .to_owned()
         });
+        // Anybody may be called like a team.
+        let from = match &conversation.from {
+            Partner::Team(team) => format!("team {team}"),
+            Partner::Principal(name) => format!("{name}, who is of no team"),
+        };
         let head = format!(
-            "Message from {} ({}). Your last words are sent back as the answer.",
-            conversation.from, tell.id
+            "Message from {from} ({}). Your last words are sent back as the answer.",
+            tell.id
         );
         let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
         Some(parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n---\n\n"))
