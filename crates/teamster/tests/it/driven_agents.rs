@@ -1,7 +1,5 @@
 //! Real Goose, offline, started and driven by the hub: agents draft, await and kill agents.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 

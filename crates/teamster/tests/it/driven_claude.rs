@@ -1,7 +1,5 @@
 //! Real Claude Code, offline, started and driven by the hub.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use rustix::process::Signal;
 use serde_json::json;
 

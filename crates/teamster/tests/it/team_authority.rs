@@ -1,7 +1,5 @@
 //! What teams may not do: speak as another, read or end what is another's, or hide behind a name.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

@@ -1,7 +1,5 @@
 //! The ten tools of teams, one case for each, with the examples of their seed as data; and every error that is documented.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use serde_json::{Value, json};
 
 use crate::hub::Mcp;

@@ -283,6 +283,12 @@ impl Teams {
                 self.settle(handle, &id, incarnation, tell, how).await;
             }
         }
+        // Its account may be used up, or its program gone, just as it is asked to sleep.
+        let came = match (came, dice.below(6)) {
+            (Came::ToSleep(SleepWhy::Asked), 0) => Came::Parked,
+            (Came::ToSleep(SleepWhy::Asked), 1) => Came::Off,
+            (came, _) => came,
+        };
         let last = match came {
             Came::Off => agent::Command::Interrupt { id, incarnation, why, blameless: false },
             Came::Parked => {
