@@ -275,7 +275,7 @@ pub enum Refusal {
     #[error("Message is required")]
     NoMessage,
     #[error(
-        "Message too long (max {MESSAGE_BYTES_MAX} bytes); put long text into a file and name it"
+        "Message too long (max 100KB), that is {MESSAGE_BYTES_MAX} bytes; put long text into a file and name it"
     )]
     MessageTooLong,
     #[error("Message contains null bytes")]

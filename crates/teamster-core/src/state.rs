@@ -305,7 +305,7 @@ impl State {
     ) -> Result<Vec<Event>, Refusal> {
         match command {
             conversation::Command::Tell(new) => {
-                let from = self.partner(new.from.as_deref(), cx)?;
+                let from = self.partner(new.from.as_deref(), &cx.caller)?;
                 let team = self.team(&new.to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
                 let asker = self.agents.of_caller(&cx.caller).map(|agent| conversation::Asker {
@@ -323,7 +323,7 @@ impl State {
                 Ok(events)
             }
             conversation::Command::Wake { to, from, clear } => {
-                let from = self.partner(from.as_deref(), cx)?;
+                let from = self.partner(from.as_deref(), &cx.caller)?;
                 let team = self.team(to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
                 if *clear && let Some(conversation) = self.conversations.get(id) {
@@ -339,7 +339,7 @@ impl State {
                 if *all && cx.caller.kind == Kind::Agent {
                     return Err(conversation::Refusal::OperatorsOnly.into());
                 }
-                let from = self.partner(from.as_deref(), cx)?;
+                let from = self.partner(from.as_deref(), &cx.caller)?;
                 let team = self.team(to)?;
                 let own = self.conversations.of_pair(&from, &team.name);
                 let agents: Vec<agent::AgentId> = match all {
@@ -376,21 +376,33 @@ impl State {
     }
 
     /// Returns who tells. An operator may speak for any team, others only for themselves.
-    fn partner(&self, given: Option<&str>, cx: &Context) -> Result<Partner, conversation::Refusal> {
-        let own = Partner::of(&cx.caller);
+    pub fn partner(
+        &self,
+        given: Option<&str>,
+        caller: &crate::Caller,
+    ) -> Result<Partner, conversation::Refusal> {
+        let own = Partner::of(caller);
         let Some(given) = given.filter(|given| *given != own.as_str()) else { return Ok(own) };
-        if cx.caller.kind == Kind::Agent {
+        if caller.kind == Kind::Agent {
             let (own, given) = (own.to_string(), given.chars().take(100).collect());
             return Err(conversation::Refusal::NotYou { own, given });
         }
         Ok(Partner::Team(self.team(given)?.name.clone()))
     }
 
-    fn team(&self, name: &str) -> Result<&Arc<Team>, conversation::Refusal> {
+    /// Returns the team that somebody means.
+    pub fn team(&self, name: &str) -> Result<&Arc<Team>, conversation::Refusal> {
+        /// As many as are told to whoever names another.
+        const KNOWN_MAX: usize = 15;
         let name = conversation::team_name(name)?;
         self.teams.get(name.as_str()).ok_or_else(|| {
-            let known: Vec<&str> = self.teams.iter().map(|team| team.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let known: Vec<&str> =
+                self.teams.iter().take(KNOWN_MAX).map(|team| team.name.as_str()).collect();
+            let known = match known.len() {
+                0 => "none".to_owned(),
+                KNOWN_MAX => format!("{}, …; team_teams lists all", known.join(", ")),
+                _ => known.join(", "),
+            };
             conversation::Refusal::UnknownTeam { team: name.to_string(), known }
         })
     }

@@ -84,15 +84,22 @@ pub struct ToolError {
     pub says: String,
     /// What programs know it by, in the sets that tell.
     pub name: &'static str,
+    /// Which argument is wrong, where the words have to be those of a seed and do not say it.
+    pub field: Option<&'static str>,
 }
 
 impl ToolError {
     pub fn new(says: impl Into<String>) -> Self {
-        Self { says: says.into(), name: "Failed" }
+        Self::named("Failed", says)
     }
 
     pub fn named(name: &'static str, says: impl Into<String>) -> Self {
-        Self { says: says.into(), name }
+        Self { says: says.into(), name, field: None }
+    }
+
+    /// Says which argument is wrong.
+    pub fn on(self, field: &'static str) -> Self {
+        Self { field: Some(field), ..self }
     }
 }
 

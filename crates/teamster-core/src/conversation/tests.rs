@@ -195,8 +195,8 @@ fn a_team_that_is_removed_leaves_nobody_waiting() {
         "wendy",
         tell("api", "again"),
         expect![[r#"
-        {"conversation":{"told":{"id":2,"conversation":1,"message":"again","chain":{"first":2,"length":0}}}}
-        {"agent":{"woken":{"id":"api-1"}}}"#]],
+            {"conversation":{"told":{"id":2,"conversation":1,"message":"again","chain":{"first":2,"length":0},"is_awaited":true,"asker":null,"answer_to":null}}}
+            {"agent":{"woken":{"id":"api-1"}}}"#]],
     );
 }
 
@@ -501,4 +501,56 @@ fn a_conversation_keeps_only_so_much_text_at_hand() {
     let conversation = given.state.conversations.iter().next().unwrap();
     assert_eq!((conversation.tells.len(), conversation.n_tells), (10, 31));
     assert!(given.state.conversations.tell(TellId(1)).is_none());
+}
+
+/// A session that is known says nothing of the process that is to go on with it.
+#[test]
+fn one_that_wakes_up_is_ready_when_its_program_says_so() {
+    let ready = |incarnation| {
+        let (id, session) = (id("api-1"), "s".to_owned());
+        ("hub", Any::Agent(agent::Command::Begin { id, incarnation, session }))
+    };
+    let slept =
+        agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: agent::SleepWhy::Idle };
+    let mut given = Given::ann_and_bob();
+    let is_ready = |given: &Given| given.state.agents.get("api-1").unwrap().is_ready();
+    for (who, command) in
+        [people(), vec![("wendy", tell("api", "one")), admit("api-1", 50)]].concat()
+    {
+        given.by(who, command);
+    }
+    assert!(!is_ready(&given));
+    given.by("hub", ready(1).1);
+    assert!(is_ready(&given));
+    for (who, command) in
+        [("hub", Any::Agent(slept)), ("wendy", tell("api", "two")), admit("api-1", 51)]
+    {
+        given.by(who, command);
+    }
+    assert!(!is_ready(&given));
+    given.by("hub", ready(2).1);
+    assert!(is_ready(&given));
+}
+
+/// Otherwise those who talk to it afterwards would wait for ever.
+#[test]
+fn one_that_is_put_to_sleep_when_its_account_is_used_up_has_not_ended() {
+    let sleep = Command::Sleep { to: "api".into(), from: None, all: false };
+    let park = agent::Command::Park {
+        id: id("api-1"),
+        incarnation: 1,
+        account: "all".into(),
+        until: Timestamp(i64::MAX),
+        why: "nothing is left".into(),
+    };
+    check(
+        [a_talk(), vec![("wendy", Any::Conversation(sleep))]].concat(),
+        "hub",
+        Any::Agent(park),
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"slept":{"id":"api-1","why":"asked"}}}
+            {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}
+            {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}"#]],
+    );
 }

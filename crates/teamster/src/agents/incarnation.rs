@@ -93,10 +93,15 @@ enum Came {
 pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &str) -> End {
     let (id, incarnation) = (agent.id.clone(), agent.incarnation);
     let mut session = agent.session.as_deref();
+    let mut failed = End::ProgramFailed;
     let came = loop {
         let came = match begin(shared, agent, role, secret, session).await {
             Ok(talk) => talk.run().await,
-            Err(why) => Came::ToNothing(why),
+            // Nothing was started, so there is no program that others have to be spared from.
+            Err(why) => {
+                failed = End::Usual;
+                Came::ToNothing(why)
+            }
         };
         // The program may have lost it, or have been cut off before there was anything to keep.
         let Came::NotResumed(why) = came else { break came };
@@ -125,11 +130,11 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         Came::ToSleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
         Came::ToNothing(why) | Came::NotResumed(why) if agent.lasts() => {
             let why = SleepWhy::NotStarted { says: why.into() };
-            (agent::Command::Sleep { id, incarnation, why }, End::ProgramFailed)
+            (agent::Command::Sleep { id, incarnation, why }, failed)
         }
         Came::ToNothing(why) | Came::NotResumed(why) => {
             let outcome = Outcome::failed(Ending::Crashed, why);
-            (agent::Command::End { id, incarnation, outcome }, End::ProgramFailed)
+            (agent::Command::End { id, incarnation, outcome }, failed)
         }
     };
     shared.tell(command).await;
@@ -396,6 +401,7 @@ impl Talk<'_> {
         }
         let cost_microdollars = self.spend().await;
         // Whoever waits for an answer gets what was said so far.
+        let had_a_message = self.conversing.tell.is_some();
         match &came {
             Came::To(outcome) => {
                 self.settle(How::Terminated { why: outcome.summary.clone() }).await;
@@ -410,6 +416,12 @@ impl Talk<'_> {
             | Came::NotResumed(_) => {}
         }
         match came {
+            // The message under way has paid for it; those behind it are answered by the next process.
+            Came::To(outcome) if had_a_message => {
+                let says = outcome.summary.to_string();
+                self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+                Came::ToSleep(SleepWhy::Idle)
+            }
             Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
             other => other,
         }

@@ -123,8 +123,9 @@ pub(super) async fn tell(data: &DataFiles, args: TellArgs) -> anyhow::Result<()>
     }
     let mut client = connect_to_hub(data).await?;
     // The message is sent once; its answer is waited for by reading it again, however long that takes.
-    let arguments = json!({"toTeam": args.team, "message": message, "fromTeam": args.from, "waitForResponse": false});
-    let told = call(&mut client, "team_tell", &arguments).await?;
+    let asked =
+        json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
+    let told = client.post("/api/tells", &asked).await?;
     let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
     if args.no_wait {
         if args.json {

@@ -2,7 +2,7 @@
 
 use teamster_agents::agent::TurnEnd;
 use teamster_core::agent::{self, SleepWhy};
-use teamster_core::conversation::{self, Conversation, How};
+use teamster_core::conversation::{self, Conversation, How, Partner};
 use teamster_core::ids::TellId;
 use teamster_core::team::Team;
 use teamster_core::{Caller, Command, State};
@@ -88,6 +88,8 @@ impl Talk<'_> {
             return Some(Came::ToSleep(SleepWhy::Idle));
         }
         self.spending.begin();
+        // While it rested, it had nothing to say.
+        self.heard_at = Instant::now();
         match self.dialogue.prompt(&prompt) {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
@@ -123,14 +125,19 @@ impl Talk<'_> {
             "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
                 .to_owned()
         });
+        // Anybody may be called like a team.
+        let from = match &conversation.from {
+            Partner::Team(team) => format!("team {team}"),
+            Partner::Principal(name) => format!("{name}, who is of no team"),
+        };
         let head = match tell.answer_to {
             Some(_) => format!(
-                "A late answer ({}). Go on with what you needed it for; your last words are kept for {}.",
-                tell.id, conversation.from
+                "A late answer ({}). Go on with what you needed it for; your last words are kept for {from}.",
+                tell.id
             ),
             None => format!(
-                "Message from {} ({}). Your last words are sent back as the answer.",
-                conversation.from, tell.id
+                "Message from {from} ({}). Your last words are sent back as the answer.",
+                tell.id
             ),
         };
         let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
