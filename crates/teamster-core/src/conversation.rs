@@ -92,6 +92,15 @@ pub enum Progress {
     Settled { how: How, answer: Arc<str>, at: Timestamp },
 }
 
+/// Which records of its agent's transcript belong to a message, as far as is known: those after one, up to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Records {
+    /// Known once it is begun.
+    pub after: Option<u64>,
+    /// Known once it is settled, unless its agent was cut off; then what comes next begins where they end.
+    pub up_to: Option<u64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tell {
     pub id: TellId,
@@ -101,6 +110,7 @@ pub struct Tell {
     pub at: Timestamp,
     pub chain: Chain,
     pub progress: Progress,
+    pub records: Records,
 }
 
 impl Tell {
@@ -164,6 +174,8 @@ pub enum Command {
     Begin {
         agent: AgentId,
         incarnation: u32,
+        /// The last of its transcript so far, if that is known.
+        last_record: Option<u64>,
     },
     /// Says what came of a message.
     Settle {
@@ -172,17 +184,45 @@ pub enum Command {
         tell: TellId,
         how: How,
         answer: String,
+        last_record: Option<u64>,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Opened { id: ConversationId, from: Partner, to: TeamName, agent: AgentId },
-    Told { id: TellId, conversation: ConversationId, message: Arc<str>, chain: Chain },
-    Begun { id: TellId, conversation: ConversationId },
-    Settled { id: TellId, conversation: ConversationId, how: How, answer: Arc<str> },
-    Cleared { conversation: ConversationId, up_to: Option<TellId> },
+    Opened {
+        id: ConversationId,
+        from: Partner,
+        to: TeamName,
+        agent: AgentId,
+    },
+    Told {
+        id: TellId,
+        conversation: ConversationId,
+        message: Arc<str>,
+        chain: Chain,
+    },
+    Begun {
+        id: TellId,
+        conversation: ConversationId,
+        /// Its records are those after this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+    },
+    Settled {
+        id: TellId,
+        conversation: ConversationId,
+        how: How,
+        answer: Arc<str>,
+        /// Its records are those up to this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up_to: Option<u64>,
+    },
+    Cleared {
+        conversation: ConversationId,
+        up_to: Option<TellId>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -383,6 +423,7 @@ impl Conversations {
                         conversation: conversation.id,
                         how: How::Cancelled,
                         answer: "".into(),
+                        up_to: None,
                     })
                     .into_iter()
                     .collect())
@@ -392,7 +433,7 @@ impl Conversations {
                 let up_to = conversation.tells.back().copied();
                 Ok(vec![Event::Cleared { conversation: conversation.id, up_to }])
             }
-            Command::Begin { agent, .. } => {
+            Command::Begin { agent, last_record: after, .. } => {
                 let conversation =
                     self.of_agent(agent).ok_or_else(|| Refusal::OutOfStep(agent.clone()))?;
                 // One that was cut off in the middle goes on with it.
@@ -400,10 +441,10 @@ impl Conversations {
                     Some(_) => None,
                     None => conversation.queue.front().copied(),
                 };
-                let begun = |id| Event::Begun { id, conversation: conversation.id };
+                let begun = |id| Event::Begun { id, conversation: conversation.id, after: *after };
                 Ok(next.map(begun).into_iter().collect())
             }
-            Command::Settle { agent, tell, how, answer, .. } => {
+            Command::Settle { agent, tell, how, answer, last_record, .. } => {
                 let conversation =
                     self.of_agent(agent).ok_or_else(|| Refusal::OutOfStep(agent.clone()))?;
                 if conversation.current != Some(*tell) {
@@ -414,7 +455,8 @@ impl Conversations {
                 };
                 let answer = text::beginning(&plain(answer), ANSWER_BYTES_MAX);
                 let (id, conversation) = (*tell, conversation.id);
-                Ok(vec![Event::Settled { id, conversation, how: how.clone(), answer }])
+                let (how, up_to) = (how.clone(), *last_record);
+                Ok(vec![Event::Settled { id, conversation, how, answer, up_to }])
             }
             Command::Tell(_) | Command::Wake { .. } | Command::Sleep { .. } => {
                 unreachable!("these are decided where the other nouns are at hand")
@@ -466,6 +508,7 @@ impl Conversations {
                     at: record.at,
                     chain: *chain,
                     progress: Progress::Queued,
+                    records: Records::default(),
                 };
                 self.tells.insert(*id, Arc::new(tell));
                 *self.chains.entry(chain.first).or_default() += 1;
@@ -490,21 +533,23 @@ impl Conversations {
                     self.chains.remove(&forgotten);
                 }
             }
-            Event::Begun { id, conversation } => {
+            Event::Begun { id, conversation, after } => {
                 self.change(*conversation, |conversation| {
                     conversation.queue.retain(|queued| queued != id);
                     conversation.current = Some(*id);
                 });
-                self.progress(*id, Progress::Active { since: record.at });
+                let known = |records| Records { after: *after, ..records };
+                self.progress(*id, Progress::Active { since: record.at }, known);
             }
-            Event::Settled { id, conversation, how, answer } => {
+            Event::Settled { id, conversation, how, answer, up_to } => {
                 self.change(*conversation, |conversation| {
                     conversation.queue.retain(|queued| queued != id);
                     conversation.current = conversation.current.filter(|current| current != id);
                     conversation.last_used_at = record.at;
                 });
                 let (how, answer) = (how.clone(), answer.clone());
-                self.progress(*id, Progress::Settled { how, answer, at: record.at });
+                let known = |records| Records { up_to: *up_to, ..records };
+                self.progress(*id, Progress::Settled { how, answer, at: record.at }, known);
             }
             Event::Cleared { conversation, up_to } => {
                 self.change(*conversation, |conversation| conversation.cleared = *up_to);
@@ -512,9 +557,9 @@ impl Conversations {
         }
     }
 
-    fn progress(&mut self, id: TellId, progress: Progress) {
+    fn progress(&mut self, id: TellId, progress: Progress, known: impl FnOnce(Records) -> Records) {
         if let Some(tell) = self.tells.get(&id).filter(|tell| !tell.is_settled()) {
-            let tell = Tell { progress, ..Tell::clone(tell) };
+            let tell = Tell { progress, records: known(tell.records), ..Tell::clone(tell) };
             self.tells.insert(id, Arc::new(tell));
         }
     }

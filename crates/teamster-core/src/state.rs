@@ -26,7 +26,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 5;
+pub const SNAPSHOT_FORMAT: u32 = 6;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,7 +280,7 @@ impl State {
                 let events = agents.iter().flat_map(|agent| self.agents.put_to_sleep(agent));
                 Ok(self.with_endings(events.collect()))
             }
-            conversation::Command::Begin { agent, incarnation }
+            conversation::Command::Begin { agent, incarnation, .. }
             | conversation::Command::Settle { agent, incarnation, .. } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(conversation::Refusal::HubOnly.into());
@@ -439,6 +439,7 @@ impl State {
                 conversation: conversation.id,
                 how: conversation::How::Terminated { why: crate::text::beginning(says, 2_000) },
                 answer: "".into(),
+                up_to: None,
             })
         });
         let woken = goes_on.then(|| Event::Agent(agent::Event::Woken { id: id.clone() }));

@@ -105,6 +105,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         session = None;
     };
     shared.live.ended(&agent.id);
+    shared.hub.pids().set(&agent.id, None);
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
         Came::Off(why) => {
@@ -150,6 +151,8 @@ struct Talk<'a> {
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
     transcript: Conversation,
     transcriber: Transcriber,
+    /// The last record that it wrote.
+    last_record: Option<u64>,
     guard: Guard,
     /// Tool calls that were seen; a program tells of one several times.
     calls: HashSet<String>,
@@ -228,6 +231,7 @@ async fn begin<'a>(
         dialogue,
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS),
+        last_record: None,
         guard: Guard::default(),
         calls: HashSet::new(),
         open_calls: HashSet::new(),
@@ -464,6 +468,7 @@ impl Talk<'_> {
             Event::Started(started) => {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
                 let session = started.session.clone();
+                self.shared.hub.pids().set(&id, self.process.program_pid());
                 self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
                 if self.agent.lasts() {
                     return self.next_tell(started.resumed).await;
@@ -527,7 +532,9 @@ impl Talk<'_> {
                 self.open_calls.remove(&id);
                 None
             }
-            Event::Prompted { .. }
+            Event::Told { .. }
+            | Event::Settled { .. }
+            | Event::Prompted { .. }
             | Event::Thought(_)
             | Event::Plan { .. }
             | Event::PermissionAnswered { .. }
@@ -808,7 +815,10 @@ impl Talk<'_> {
             Err(error) => return tracing::warn!(%error, "a record cannot be written"),
         };
         match self.shared.log.transcripts().append(&self.transcript, bytes).await {
-            Ok(number) => self.shared.live.grown(&self.agent.id, number),
+            Ok(number) => {
+                self.last_record = Some(number);
+                self.shared.live.grown(&self.agent.id, number);
+            }
             Err(error) => {
                 tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
             }

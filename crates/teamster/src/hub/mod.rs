@@ -5,6 +5,7 @@ mod fair;
 mod handle;
 mod idlers;
 mod open;
+mod pids;
 mod waiters;
 mod words;
 mod written;

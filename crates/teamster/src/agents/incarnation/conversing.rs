@@ -1,6 +1,6 @@
 //! The turns of an agent that speaks for a team: one for each message of its conversation, in order. In between it rests.
 
-use teamster_agents::agent::TurnEnd;
+use teamster_agents::agent::{Event, TurnEnd};
 use teamster_core::agent::{self, SleepWhy};
 use teamster_core::conversation::{self, Conversation, How};
 use teamster_core::ids::TellId;
@@ -27,7 +27,8 @@ impl Talk<'_> {
         self.conversing.rests = None;
         self.conversing.knows_its_role |= resumed;
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        let begin = conversation::Command::Begin { agent, incarnation };
+        let last_record = self.last_record;
+        let begin = conversation::Command::Begin { agent, incarnation, last_record };
         let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
         let done = match begun {
             Ok(done) => done,
@@ -47,6 +48,7 @@ impl Talk<'_> {
         let prompt = self.message(&done.state, conversation, tell, is_again)?;
         self.last_words.clear();
         self.message = None;
+        self.keep_told(&done.state, conversation, tell, is_again).await;
         let begin = agent::Command::BeginTurn {
             id: self.agent.id.clone(),
             incarnation: self.agent.incarnation,
@@ -62,6 +64,26 @@ impl Talk<'_> {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
         }
+    }
+
+    /// Notes in the transcript which message what follows is about.
+    async fn keep_told(
+        &mut self,
+        state: &State,
+        conversation: &Conversation,
+        tell: TellId,
+        again: bool,
+    ) {
+        let Some(tell) = state.conversations.tell(tell) else { return };
+        self.keep(Event::Told {
+            tell: tell.id.to_string(),
+            from: conversation.from.to_string(),
+            to: conversation.to.to_string(),
+            text: tell.message.to_string(),
+            told_at_ms: u64::try_from(tell.at.0).unwrap_or_default(),
+            again,
+        })
+        .await;
     }
 
     /// Returns what the agent is told.
@@ -117,7 +139,15 @@ impl Talk<'_> {
         let Some(tell) = self.conversing.tell.take() else { return };
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let answer = self.last_words.trim().to_owned();
-        let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+        let why = match &how {
+            How::Terminated { why } => Some(why.to_string()),
+            How::Completed | How::Cancelled => None,
+        };
+        let completed = how == How::Completed;
+        self.keep(Event::Settled { tell: tell.to_string(), completed, why }).await;
+        let last_record = self.last_record;
+        let settle =
+            conversation::Command::Settle { agent, incarnation, tell, how, answer, last_record };
         self.shared.tell_hub(Command::Conversation(settle)).await;
         self.shared.hub.words().set(&self.agent.id, "");
     }
