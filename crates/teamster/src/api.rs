@@ -2,6 +2,7 @@
 //! metrics, which a token can be granted.
 
 mod agents;
+mod conversations;
 mod questions;
 mod tells;
 
@@ -71,6 +72,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/stop", post(stop))
         .merge(agents::routes())
         .merge(questions::routes())
+        .merge(conversations::routes())
         .merge(tells::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))

@@ -36,7 +36,7 @@ use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
 use super::spending::Spending;
-use super::{Shared, outcome, until};
+use super::{Shared, outcome, retention, until};
 use crate::programs::{Driver, Ends, Program};
 use crate::secret;
 use crate::settings::Mcp;
@@ -220,7 +220,7 @@ async fn begin<'a>(
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
-        Conversation::new(format!("agent.{}", agent.id)).map_err(|error| error.to_string())?;
+        retention::transcript_of(agent.id.as_str()).map_err(|error| error.to_string())?;
     Ok(Talk {
         shared,
         agent,
@@ -296,6 +296,7 @@ impl Talk<'_> {
             | Came::ToAPause { .. }
             | Came::NotResumed(_) => {}
         }
+        retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         match came {
             Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
             other => other,

@@ -10,6 +10,7 @@ mod incarnation;
 mod live;
 mod outcome;
 mod resting;
+pub(crate) mod retention;
 mod spending;
 mod teams;
 mod until;
@@ -78,6 +79,7 @@ struct Shared {
     park_ms: u64,
     search_path: Vec<PathBuf>,
     mcp: Mcp,
+    transcripts: settings::Transcripts,
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
     live: Live,
@@ -137,6 +139,7 @@ impl Runner {
             park_ms: u64::from(configuration.settings.pool.park_minutes.get()) * 60_000,
             search_path,
             mcp: configuration.settings.mcp.clone(),
+            transcripts: configuration.settings.transcripts.clone(),
             supervisor,
             isolation: OnceCell::new(),
             live,
@@ -164,6 +167,8 @@ impl Runner {
         let hub = self.shared.hub.clone();
         let watch = hub.watch(&Topic::Agents);
         let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
+        let shared = self.shared.clone();
+        tasks::spawn("remove old transcripts", async move { retention::run(&shared).await });
         loop {
             // Noted before we look, so that nothing in between is missed.
             let seen = hub.state().seq();

@@ -1,6 +1,6 @@
 //! `teamster draft`, `await`, `kill`, `agents`, `agent show` and `dossiers`: agents for people.
 
-mod render;
+pub(super) mod render;
 
 use std::fmt::Write as _;
 use std::io::Read;

@@ -29,6 +29,7 @@ mod scripted_agent;
 mod scripted_model;
 mod simulation;
 mod stdio;
+mod team_transcripts;
 mod teams;
 mod telemetry;
 mod transcripts;

@@ -60,7 +60,7 @@ fn a_person_tells_a_team_something_and_gets_the_answer() {
     assert_eq!(log.matches("agent api-1 works (session").count(), 1, "{log}");
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
     for said in ["all is well", "still well", "well again"] {
-        assert!(transcript.contains(&format!("(completed): {said}")), "{transcript}");
+        assert!(transcript.contains(&format!("\n{said}\n· TELL-")), "{transcript}");
     }
     let listed = teams.world.hub.ok(&["teams"]);
     assert!(
@@ -216,7 +216,7 @@ fn a_message_survives_the_hub() {
     crate::unattended::until_said(&teams.world, &format!("{queued} answered: second"));
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
     assert!(
-        transcript.contains("done\n") && transcript.contains("(completed): second"),
+        transcript.contains("done\n") && transcript.contains("second\n· TELL-2 completed"),
         "{transcript}"
     );
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{Came, Talk};
 use crate::agents::resting::Rest;
+use crate::agents::retention;
 
 /// What an agent that lasts is in the middle of.
 #[derive(Default)]
@@ -131,6 +132,7 @@ impl Talk<'_> {
         self.spend().await;
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
         self.settle(how).await;
+        retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         self.next_tell(true).await
     }
 
