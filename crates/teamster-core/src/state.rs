@@ -354,7 +354,7 @@ impl State {
             conversation::Command::Leave { .. } if cx.caller.kind != Kind::Hub => {
                 Err(conversation::Refusal::HubOnly.into())
             }
-            conversation::Command::Begin { agent, incarnation }
+            conversation::Command::Begin { agent, incarnation, .. }
             | conversation::Command::Settle { agent, incarnation, .. } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(conversation::Refusal::HubOnly.into());
@@ -535,6 +535,7 @@ impl State {
                 conversation: conversation.id,
                 how: conversation::How::Terminated { why: crate::text::beginning(says, 2_000) },
                 answer: "".into(),
+                up_to: None,
             })
         });
         let woken = goes_on.then(|| Event::Agent(agent::Event::Woken { id: id.clone() }));

@@ -254,6 +254,16 @@ impl Call<'_> {
         self.hub.said(agent)
     }
 
+    /// Returns the process of an agent's program, if it is known.
+    pub(crate) fn pid(&self, agent: &AgentId) -> Option<u32> {
+        self.hub.pid(agent)
+    }
+
+    /// Returns records of an agent's transcript, oldest first.
+    pub(crate) async fn records(&self, asked: hub::Asked) -> Result<Vec<Value>, ToolError> {
+        self.hub.records(asked).await.map_err(ToolError::new)
+    }
+
     /// Returns how long a call may wait so that the answer is its own and not the door's.
     pub(crate) fn inline_wait(&self) -> Duration {
         self.patience().saturating_sub(BEFORE_THE_DOOR)

@@ -3,6 +3,7 @@
 
 mod agents;
 mod configuration;
+mod conversations;
 mod questions;
 pub mod teams;
 mod tells;
@@ -76,6 +77,7 @@ pub fn router(api: Api) -> Router {
         .merge(configuration::routes())
         .merge(questions::routes())
         .merge(teams::routes())
+        .merge(conversations::routes())
         .merge(tells::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))

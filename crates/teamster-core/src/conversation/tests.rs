@@ -52,12 +52,16 @@ fn admit(name: &str, n: u8) -> (&'static str, Any) {
 }
 
 fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
-    ("hub", Any::Conversation(Command::Begin { agent: id(name), incarnation }))
+    (
+        "hub",
+        Any::Conversation(Command::Begin { agent: id(name), incarnation, last_record: Some(7) }),
+    )
 }
 
 fn settle(name: &str, incarnation: u32, tell: u32) -> (&'static str, Any) {
     let (tell, how) = (TellId(tell), How::Completed);
-    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer: "fine".into() };
+    let (answer, last_record) = ("fine".into(), Some(12));
+    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer, last_record };
     ("hub", Any::Conversation(settle))
 }
 
@@ -98,6 +102,27 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
     );
 }
 
+/// Reads what one message knows of its records.
+fn records(given: Vec<(&'static str, Any)>, tell: u32) -> (Option<u64>, Option<u64>) {
+    let mut all = Given::ann_and_bob();
+    for (by, command) in given {
+        all.by(by, command);
+    }
+    let Records { after, up_to } = all.state.conversations.tell(TellId(tell)).unwrap().records;
+    (after, up_to)
+}
+
+#[test]
+fn a_message_knows_its_piece_of_the_transcript() {
+    assert_eq!(records(a_talk(), 1), (Some(7), None));
+    assert_eq!(records(a_talk(), 2), (None, None));
+    assert_eq!(records([a_talk(), vec![settle("api-1", 1, 1)]].concat(), 1), (Some(7), Some(12)));
+    // What earlier versions wrote says nothing of it.
+    let old = r#"{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}"#;
+    let old: Event = serde_json::from_str(old).unwrap();
+    assert!(matches!(old, Event::Settled { up_to: None, .. }));
+}
+
 #[test]
 fn messages_are_answered_in_order() {
     check(
@@ -105,7 +130,7 @@ fn messages_are_answered_in_order() {
         "hub",
         settle("api-1", 1, 1).1,
         expect![[
-            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine","up_to":12}}}"#
         ]],
     );
     // Not what is not being answered, not by an earlier process.
@@ -126,7 +151,7 @@ fn messages_are_answered_in_order() {
         answered.clone(),
         "hub",
         begin("api-1", 1).1,
-        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1}}}"#]],
+        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}"#]],
     );
     let all = [answered, vec![begin("api-1", 1), settle("api-1", 1, 2)]].concat();
     check(all, "hub", begin("api-1", 1).1, expect!["nothing"]);
@@ -168,7 +193,7 @@ fn a_team_that_is_removed_leaves_nobody_waiting() {
         "hub",
         settle("api-1", 1, 1).1,
         expect![[
-            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine","up_to":12}}}"#
         ]],
     );
     check(
@@ -345,7 +370,7 @@ fn chains_end() {
             given.by("hub", Any::Agent(agent::Command::Admit { id: agent.id.clone(), secret }));
         }
         let incarnation = given.state.agents.get(&speaker).unwrap().incarnation;
-        let begin = Command::Begin { agent: agent.id.clone(), incarnation };
+        let begin = Command::Begin { agent: agent.id.clone(), incarnation, last_record: None };
         given.by("hub", Any::Conversation(begin));
         let to = if agent.draft.team.as_ref().unwrap().as_str() == "api" { "web" } else { "api" };
         match given.decide(&speaker, tell(to, "thank you")) {
@@ -359,7 +384,15 @@ fn chains_end() {
                     let incarnation = given.state.agents.get(next.as_str()).unwrap().incarnation;
                     let (agent, how) = (next.clone(), How::Completed);
                     let answer = "ok".to_owned();
-                    let settle = Command::Settle { agent, incarnation, tell: current, how, answer };
+                    let tell = current;
+                    let settle = Command::Settle {
+                        agent,
+                        incarnation,
+                        tell,
+                        how,
+                        answer,
+                        last_record: None,
+                    };
                     given.by("hub", Any::Conversation(settle));
                 }
                 speaker = next.to_string();

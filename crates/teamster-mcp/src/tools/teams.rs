@@ -1,5 +1,7 @@
 //! The `teams` set: tell another project's agent something, and see what became of it. Answers are JSON.
 
+mod cache;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -42,6 +44,13 @@ fn agent_of<'a>(
     conversation: &Conversation,
 ) -> Option<&'a std::sync::Arc<Agent>> {
     state.agents.get(conversation.agent.as_str())
+}
+
+/// Adds the process of a conversation's agent, if it is known.
+fn add_pid(cx: &Call<'_>, shown: &mut Value, conversation: &Conversation) {
+    if let Some(pid) = cx.pid(&conversation.agent) {
+        shown["pid"] = pid.into();
+    }
 }
 
 /// Busy is awake; being started is not yet.
@@ -105,29 +114,6 @@ fn progress_word(tell: &Tell) -> &'static str {
         Progress::Settled { how: How::Terminated { .. }, .. } => "terminated",
         Progress::Settled { how: How::Cancelled, .. } => "cancelled",
     }
-}
-
-/// Shows a message and what came of it, as an entry of the cache.
-fn entry(tell: &Tell, messages: usize) -> Value {
-    let mut all = vec![json!({
-        "timestamp": tell.at.0, "type": "user", "data": {"text": tell.message, "tellId": tell.id.to_string()},
-    })];
-    if let Progress::Settled { how, answer, at } = &tell.progress {
-        if !answer.is_empty() {
-            all.push(json!({"timestamp": at.0, "type": "assistant", "data": {"text": answer}}));
-        }
-        let result = match how {
-            How::Completed => json!({"status": "completed"}),
-            How::Terminated { why } => json!({"status": "terminated", "reason": why}),
-            How::Cancelled => json!({"status": "cancelled"}),
-        };
-        all.push(json!({"timestamp": at.0, "type": "result", "data": result}));
-    }
-    let from = all.len().saturating_sub(messages);
-    json!({
-        "type": "TELL", "status": progress_word(tell), "messageCount": all.len(),
-        "messages": all.split_off(from),
-    })
 }
 
 /// Returns the messages of a conversation that were not cleared, oldest first.
@@ -332,7 +318,13 @@ impl Tool for TeamIsAwake {
         let mut answer = match &args.team {
             Some(name) => {
                 let team = find(&state, "team", name)?;
-                json!({"team": team.name.as_str(), "awake": awake(team).is_some()})
+                let conversation = awake(team);
+                let mut shown =
+                    json!({"team": team.name.as_str(), "awake": conversation.is_some()});
+                if let Some(conversation) = conversation {
+                    add_pid(cx, &mut shown, &conversation);
+                }
+                shown
             }
             None => {
                 let teams = state.teams.iter().map(|team| {
@@ -341,6 +333,7 @@ impl Tool for TeamIsAwake {
                         json!({"name": team.name.as_str(), "awake": conversation.is_some()});
                     if let Some(conversation) = conversation {
                         shown["sessionId"] = conversation.id.to_string().into();
+                        add_pid(cx, &mut shown, &conversation);
                     }
                     shown
                 });
@@ -442,10 +435,12 @@ async fn wake(
         _ => format!("Team {name} is waking up; call team_wake again to wait for it"),
     };
     let now = now_ms(cx);
-    Ok(json!({
+    let mut woken = json!({
         "team": name.as_str(), "status": status, "sessionId": conversation.id.to_string(), "message": message,
         "duration": now - began, "timestamp": now,
-    }))
+    });
+    add_pid(cx, &mut woken, &conversation);
+    Ok(woken)
 }
 
 pub(crate) struct TeamSleep;
@@ -609,11 +604,13 @@ impl Tool for TeamReport {
         if conversation.current.is_some() {
             output.push_str(&cx.said(&conversation.agent));
         }
-        Ok(Reply::Json(json!({
+        let mut report = json!({
             "team": team.name.as_str(), "sessionId": conversation.id.to_string(), "hasSession": true,
             "hasProcess": is_awake(&state, conversation), "processState": phase, "agentId": conversation.agent.as_str(),
             "queued": conversation.queue.len(), "output": output, "timestamp": now_ms(cx),
-        })))
+        });
+        add_pid(cx, &mut report, conversation);
+        Ok(Reply::Json(report))
     }
 }
 
@@ -630,6 +627,8 @@ pub(crate) struct TeamCacheReadArgs {
     message_count: Option<i64>,
     /// `json` or `text`; default json.
     format: Option<String>,
+    /// Also what the agent did and when it started; default false.
+    include_protocol_messages: Option<bool>,
     /// The nextCursor of the last page.
     cursor: Option<String>,
 }
@@ -641,7 +640,6 @@ impl Tool for TeamCacheRead {
     type Args = TeamCacheReadArgs;
 
     async fn call(cx: &Call<'_>, args: TeamCacheReadArgs) -> Result<Reply, ToolError> {
-        const PAGE: usize = 50;
         let count = match args.message_count.map(u64::try_from) {
             None => MESSAGES_USUAL,
             Some(Ok(count)) if MESSAGES.contains(&count) => count,
@@ -654,51 +652,39 @@ impl Tool for TeamCacheRead {
             Some("text") => true,
             Some(_) => return Err(invalid("format", "format is json or text")),
         };
+        let after = match args.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
+            None => None,
+            Some(cursor) => Some(TellId::parse(cursor).ok_or_else(|| {
+                invalid("cursor", "unknown cursor; pass the nextCursor of the last page, or none")
+            })?),
+        };
         let state = cx.state();
         let conversation = session(cx, &state, &args.session_id)?;
-        let start = match args.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
-            None => 0,
-            Some(cursor) => cursor.parse().map_err(|_| {
-                invalid("cursor", "unknown cursor; pass the nextCursor of the last page, or none")
-            })?,
-        };
         let all: Vec<_> = tells(&state, conversation).collect();
         let of = |wanted: fn(&Tell) -> bool| all.iter().filter(|tell| wanted(tell)).count();
         let stats = json!({
             "totalEntries": all.len(), "activeEntries": of(|tell| !tell.is_settled()),
             "completedEntries": of(|tell| progress_word(tell) == "completed"),
         });
-        let page: Vec<_> = all.iter().skip(start).take(PAGE).collect();
-        let next = start + page.len();
+        let wanted = cache::Wanted {
+            messages: args.include_messages.unwrap_or(true),
+            protocol: args.include_protocol_messages.unwrap_or(false),
+            n_messages: usize::try_from(count).unwrap_or(usize::MAX),
+            as_text,
+        };
+        let (entries, next) = cache::page(cx, &state, conversation, &all, after, wanted).await?;
         let mut answer = json!({"sessionId": conversation.id.to_string(), "stats": stats});
         if as_text {
-            let mut text = String::new();
-            for tell in page {
-                let _ =
-                    writeln!(text, "[{}] {}: {}", iso(tell.at), conversation.from, tell.message);
-                if let Progress::Settled { answer, at, .. } = &tell.progress {
-                    let status = progress_word(tell);
-                    let _ =
-                        writeln!(text, "[{}] {} ({status}): {answer}", iso(*at), conversation.to);
-                }
-            }
+            let text = entries.iter().filter_map(Value::as_str).collect::<String>();
             answer["text"] = text.into();
         } else {
-            let with = args.include_messages.unwrap_or(true);
-            let entries = page.into_iter().map(|tell| {
-                let mut entry = entry(tell, usize::try_from(count).unwrap_or(usize::MAX));
-                if !with && let Some(entry) = entry.as_object_mut() {
-                    entry.remove("messages");
-                }
-                entry
-            });
-            answer["entries"] = entries.collect();
+            answer["entries"] = entries.into();
         }
         if state.conversations.n_unread(&conversation.from) > 0 {
             let read = conversation::Command::Read { conversation: conversation.id };
             cx.submit(Command::Conversation(read)).await?;
         }
-        if next < all.len() {
+        if let Some(next) = next {
             answer["nextCursor"] = next.to_string().into();
         }
         Ok(Reply::Json(answer))
@@ -813,6 +799,7 @@ impl Tool for TeamTeams {
                         "agentId": conversation.agent.as_str(), "sessionId": conversation.id.to_string(),
                         "messageCount": conversation.n_tells, "lastActivity": conversation.last_used_at.0,
                     });
+                    add_pid(cx, &mut shown["process"], conversation);
                 }
                 shown
             })

@@ -36,6 +36,7 @@ mod stdio;
 mod team_authority;
 mod team_faults;
 mod team_tools;
+mod team_transcripts;
 mod team_trees;
 mod teams;
 mod telemetry;

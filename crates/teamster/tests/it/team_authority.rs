@@ -93,7 +93,7 @@ async fn an_operator_speaks_for_teams_that_there_are() {
     let teams = Teams::start("");
     let hub = &teams.world.hub;
     assert_eq!(hub.ok(&["tell", "api", "! say hi", "--from", "web"]), "hi");
-    assert!(hub.ok(&["transcript", "web", "api"]).contains("web: ! say hi"));
+    assert!(hub.ok(&["transcript", "web", "api"]).contains("web → api"));
     let says = hub.fails(&["tell", "api", "! say hi", "--from", "nobody"]);
     assert!(says.contains("Unknown team: nobody"), "{says}");
     // Not the operator's own conversation instead of one that is not there.

@@ -82,7 +82,7 @@ fn a_person_tells_a_team_something_and_gets_the_answer() {
     assert_eq!(sessions(&log, "api-1").len(), 1, "{log}");
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
     for said in ["all is well", "still well", "well again"] {
-        assert!(transcript.contains(&format!("(completed): {said}")), "{transcript}");
+        assert!(transcript.contains(&format!("\n{said}\n· TELL-")), "{transcript}");
     }
     let listed = teams.world.hub.ok(&["teams"]);
     assert!(
@@ -116,7 +116,7 @@ fn a_message_survives_the_hub() {
     crate::unattended::until_said(&teams.world, &format!("{queued} answered: second"));
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
     assert!(
-        transcript.contains("done\n") && transcript.contains("(completed): second"),
+        transcript.contains("done\n") && transcript.contains("second\n· TELL-2 completed"),
         "{transcript}"
     );
 }

@@ -1,6 +1,6 @@
 //! The turns of an agent that speaks for a team: one for each message of its conversation, in order. In between it rests.
 
-use teamster_agents::agent::TurnEnd;
+use teamster_agents::agent::{Event, TurnEnd};
 use teamster_core::agent::{self, SleepWhy};
 use teamster_core::conversation::{self, Conversation, How, Partner};
 use teamster_core::ids::TellId;
@@ -9,7 +9,7 @@ use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
 use super::{Came, Talk};
-use crate::agents::{self, resting::Rest};
+use crate::agents::{self, resting::Rest, retention};
 use crate::hub::Claim;
 
 /// What an agent that lasts is in the middle of.
@@ -56,7 +56,8 @@ impl Talk<'_> {
             return None;
         }
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        let begin = conversation::Command::Begin { agent, incarnation };
+        let last_record = self.last_record;
+        let begin = conversation::Command::Begin { agent, incarnation, last_record };
         let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
         let done = match begun {
             Ok(done) => done,
@@ -77,6 +78,7 @@ impl Talk<'_> {
         let prompt = self.message(&done.state, conversation, tell, is_again)?;
         self.last_words.clear();
         self.message = None;
+        self.keep_told(&done.state, conversation, tell, is_again).await;
         let begin = agent::Command::BeginTurn {
             id: self.agent.id.clone(),
             incarnation: self.agent.incarnation,
@@ -107,6 +109,26 @@ impl Talk<'_> {
         let trees = self.shared.hub.trees();
         let claim = self.conversing.claim.get_or_insert_with(|| trees.claim(&self.agent.id, tree));
         claim.is_granted()
+    }
+
+    /// Notes in the transcript which message what follows is about.
+    async fn keep_told(
+        &mut self,
+        state: &State,
+        conversation: &Conversation,
+        tell: TellId,
+        again: bool,
+    ) {
+        let Some(tell) = state.conversations.tell(tell) else { return };
+        self.keep(Event::Told {
+            tell: tell.id.to_string(),
+            from: conversation.from.to_string(),
+            to: conversation.to.to_string(),
+            text: tell.message.to_string(),
+            told_at_ms: u64::try_from(tell.at.0).unwrap_or_default(),
+            again,
+        })
+        .await;
     }
 
     /// Returns what the agent is told.
@@ -165,6 +187,7 @@ impl Talk<'_> {
         self.spend().await;
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
         self.settle(how).await;
+        retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.
         self.conversing.claim = None;
         self.next_tell(true).await
@@ -175,7 +198,15 @@ impl Talk<'_> {
         let Some(tell) = self.conversing.tell.take() else { return };
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let answer = self.last_words.trim().to_owned();
-        let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+        let why = match &how {
+            How::Terminated { why } => Some(why.to_string()),
+            How::Completed | How::Cancelled => None,
+        };
+        let completed = how == How::Completed;
+        self.keep(Event::Settled { tell: tell.to_string(), completed, why }).await;
+        let last_record = self.last_record;
+        let settle =
+            conversation::Command::Settle { agent, incarnation, tell, how, answer, last_record };
         self.shared.tell_hub(Command::Conversation(settle)).await;
         self.shared.hub.words().set(&self.agent.id, "");
     }

@@ -315,7 +315,8 @@ impl Teams {
         )
         .await;
         loop {
-            let begin = conversation::Command::Begin { agent: id.clone(), incarnation };
+            let begin =
+                conversation::Command::Begin { agent: id.clone(), incarnation, last_record: None };
             if !self.tell(handle, Command::Conversation(begin)).await {
                 return Came::Off;
             }
@@ -387,7 +388,14 @@ impl Teams {
         how: How,
     ) {
         let (agent, answer) = (agent.clone(), format!("{tell} {incarnation}"));
-        let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+        let settle = conversation::Command::Settle {
+            agent,
+            incarnation,
+            tell,
+            how,
+            answer,
+            last_record: None,
+        };
         self.tell(handle, Command::Conversation(settle)).await;
     }
 
@@ -425,7 +433,14 @@ impl Teams {
                 continue;
             }
             let (how, answer) = (How::Completed, format!("{tell} {incarnation}"));
-            let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+            let settle = conversation::Command::Settle {
+                agent,
+                incarnation,
+                tell,
+                how,
+                answer,
+                last_record: None,
+            };
             if let Ok(done) =
                 handle.submit(Caller::hub(), Command::Conversation(settle), None).await
             {
