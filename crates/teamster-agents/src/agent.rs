@@ -36,6 +36,28 @@ pub enum Event {
     NotStarted {
         message: String,
     },
+    /// The agent of a team begins with a message; what it is prompted follows. Those of one message that follow each other
+    /// are one text.
+    Told {
+        /// By this name the hub knows the message.
+        tell: String,
+        from: String,
+        to: String,
+        text: String,
+        /// When the message was sent, in milliseconds since 1970.
+        told_at_ms: u64,
+        /// It was begun before, and its agent was cut off.
+        #[serde(default, skip_serializing_if = "is_false")]
+        again: bool,
+    },
+    /// The agent is done with a message.
+    Settled {
+        tell: String,
+        /// It answered; otherwise it ended before it had, and what it said by then was sent back.
+        completed: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
     /// The hub prompted the agent: a turn began.
     Prompted {
         text: String,
@@ -262,6 +284,11 @@ pub struct Clipped {
     pub text: String,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut_bytes: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this form")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for this form")]

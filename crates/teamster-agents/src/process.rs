@@ -43,6 +43,14 @@ pub fn named(names: &[String]) -> Vec<(OsString, OsString)> {
     names.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect()
 }
 
+/// Prepares a program that takes our place: on our terminal, with our environment.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
+pub fn in_our_place(program: impl AsRef<OsStr>, directory: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.current_dir(directory);
+    command
+}
+
 /// Prepares a process with an empty environment whose standard streams the caller sets, for the launcher, which lives
 /// before any runtime.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]

@@ -103,6 +103,13 @@ pub(crate) fn descendants() -> Vec<Process> {
     found
 }
 
+/// Returns the child of a process that was started first, where the kernel tells.
+pub(crate) fn first_child(parent: u32) -> Option<u32> {
+    let children = children(i32::try_from(parent).ok()?);
+    let first = children.iter().min_by_key(|child| child.started)?;
+    u32::try_from(first.pid.as_raw_nonzero().get()).ok()
+}
+
 fn children(parent: i32) -> Vec<Process> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let mut found = Vec::new();

@@ -231,6 +231,16 @@ impl Process {
         self.launcher_pid
     }
 
+    /// Returns the program's own process, as it is seen from here; nothing where that cannot be known, or when it is gone.
+    pub fn program_pid(&self) -> Option<u32> {
+        let launcher = self.launcher_pid.filter(|_| self.has_exited().is_none())?;
+        match self.isolation {
+            // The launcher's child is the first process inside, and starts the program before anything else is there.
+            Isolation::Namespaces => child(child(launcher)?),
+            Isolation::Subreaper | Isolation::Group => child(launcher),
+        }
+    }
+
     /// Returns the last that it wrote to stderr.
     pub fn stderr_tail(&self) -> String {
         self.stderr.text()
@@ -446,4 +456,15 @@ async fn read_from(stderr: &mut Option<Receiver>, chunk: &mut [u8]) -> io::Resul
 fn with_sources(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
+/// Returns the oldest child of a process.
+#[cfg(target_os = "linux")]
+fn child(parent: u32) -> Option<u32> {
+    crate::processes::first_child(parent)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn child(_parent: u32) -> Option<u32> {
+    None
 }

@@ -123,6 +123,7 @@ fn join(pending: &mut Event, next: &Event) -> bool {
 fn split(record: &mut Record) -> Option<Record> {
     let (Event::Text(Piece { text, .. })
     | Event::Thought(Piece { text, .. })
+    | Event::Told { text, .. }
     | Event::Prompted { text }) = &mut record.event
     else {
         return None;
@@ -134,6 +135,7 @@ fn split(record: &mut Record) -> Option<Record> {
     let mut event = record.event.clone();
     if let Event::Text(Piece { text, .. })
     | Event::Thought(Piece { text, .. })
+    | Event::Told { text, .. }
     | Event::Prompted { text } = &mut event
     {
         *text = rest;

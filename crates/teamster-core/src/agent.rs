@@ -137,6 +137,8 @@ pub struct Agent {
     pub n_interruptions: u32,
     /// The program's own name for the conversation, by which another process can go on with it.
     pub session: Option<Arc<str>>,
+    /// In which incarnation its program was last known to be ready.
+    pub ready_in: u32,
     pub started_at: Option<Timestamp>,
     /// When its time is over, and that of all below it, even if it has ended before.
     pub deadline: Option<Timestamp>,
@@ -179,6 +181,11 @@ impl Agent {
     /// Says whether it goes on after a turn.
     pub fn lasts(&self) -> bool {
         self.draft.team.is_some()
+    }
+
+    /// Says whether its program can be talked to.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Running && self.ready_in == self.incarnation
     }
 
     pub fn duration_ms(&self) -> Option<i64> {
@@ -700,7 +707,9 @@ impl Agents {
             }
             Command::Begin { id, incarnation, session } => {
                 let agent = self.at(id, *incarnation)?;
-                let known = agent.session.as_deref() == Some(session.as_str());
+                // Whoever wakes one that lasts waits for this.
+                let known = agent.session.as_deref() == Some(session.as_str())
+                    && (agent.is_ready() || !agent.lasts());
                 let begun = Event::Begun { id: id.clone(), session: session.as_str().into() };
                 Ok(if known { Vec::new() } else { vec![begun] })
             }
@@ -732,7 +741,12 @@ impl Agents {
                 let agent = self.at(id, *incarnation)?;
                 let why = text::beginning(why, ENTRY_BYTES_MAX);
                 let id = id.clone();
-                Ok(vec![if agent.phase == Phase::Ending {
+                // One that lasts has no end: those who talk to it later would wait for ever.
+                Ok(vec![if agent.lasts() && agent.phase == Phase::Ending {
+                    Event::Slept { id, why: SleepWhy::Asked }
+                } else if agent.lasts() && agent.n_parks >= PARKS_MAX {
+                    Event::Slept { id, why: SleepWhy::Failed { says: why } }
+                } else if agent.phase == Phase::Ending {
                     Event::Ended { id, outcome: Outcome::failed(Ending::Aborted, why) }
                 } else if agent.n_parks >= PARKS_MAX {
                     Event::Ended { id, outcome: Outcome::failed(Ending::Crashed, why) }
@@ -937,7 +951,10 @@ impl Agents {
                 });
             }
             Event::Begun { id, session } => {
-                self.change(id, |agent| agent.session = Some(session.clone()));
+                self.change(id, |agent| {
+                    agent.session = Some(session.clone());
+                    agent.ready_in = agent.incarnation;
+                });
             }
             Event::TurnBegun { id } => {
                 self.change_with_above(id, |agent| agent.n_turns += 1);
@@ -974,6 +991,7 @@ impl Agents {
             token: None,
             n_interruptions: 0,
             session: None,
+            ready_in: 0,
             started_at: None,
             deadline: None,
             parked: None,

@@ -103,6 +103,15 @@ pub enum Progress {
     Settled { how: How, answer: Arc<str>, at: Timestamp },
 }
 
+/// Which records of its agent's transcript belong to a message, as far as is known: those after one, up to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Records {
+    /// Known once it is begun.
+    pub after: Option<u64>,
+    /// Known once it is settled, unless its agent was cut off; then what comes next begins where they end.
+    pub up_to: Option<u64>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tell {
     pub id: TellId,
@@ -120,6 +129,7 @@ pub struct Tell {
     /// The answer has been sent to the asker as a message.
     pub is_delivered: bool,
     pub progress: Progress,
+    pub records: Records,
 }
 
 impl Tell {
@@ -204,6 +214,8 @@ pub enum Command {
     Begin {
         agent: AgentId,
         incarnation: u32,
+        /// The last of its transcript so far, if that is known.
+        last_record: Option<u64>,
     },
     /// Says what came of a message.
     Settle {
@@ -212,6 +224,7 @@ pub enum Command {
         tell: TellId,
         how: How,
         answer: String,
+        last_record: Option<u64>,
     },
 }
 
@@ -247,12 +260,18 @@ pub enum Event {
     Begun {
         id: TellId,
         conversation: ConversationId,
+        /// Its records are those after this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
     },
     Settled {
         id: TellId,
         conversation: ConversationId,
         how: How,
         answer: Arc<str>,
+        /// Its records are those up to this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up_to: Option<u64>,
     },
     Cleared {
         conversation: ConversationId,
@@ -275,7 +294,7 @@ pub enum Refusal {
     #[error("Message is required")]
     NoMessage,
     #[error(
-        "Message too long (max {MESSAGE_BYTES_MAX} bytes); put long text into a file and name it"
+        "Message too long (max 100KB), that is {MESSAGE_BYTES_MAX} bytes; put long text into a file and name it"
     )]
     MessageTooLong,
     #[error("Message contains null bytes")]
@@ -521,6 +540,7 @@ impl Conversations {
                         conversation: conversation.id,
                         how: How::Cancelled,
                         answer: "".into(),
+                        up_to: None,
                     })
                     .into_iter()
                     .collect())
@@ -546,7 +566,7 @@ impl Conversations {
                 let up_to = conversation.tells.back().copied();
                 Ok(vec![Event::Cleared { conversation: conversation.id, up_to }])
             }
-            Command::Begin { agent, .. } => {
+            Command::Begin { agent, last_record: after, .. } => {
                 let conversation =
                     self.of_agent(agent).ok_or_else(|| Refusal::OutOfStep(agent.clone()))?;
                 // One that was cut off in the middle goes on with it.
@@ -554,10 +574,10 @@ impl Conversations {
                     Some(_) => None,
                     None => conversation.queue.front().copied(),
                 };
-                let begun = |id| Event::Begun { id, conversation: conversation.id };
+                let begun = |id| Event::Begun { id, conversation: conversation.id, after: *after };
                 Ok(next.map(begun).into_iter().collect())
             }
-            Command::Settle { agent, tell, how, answer, .. } => {
+            Command::Settle { agent, tell, how, answer, last_record, .. } => {
                 let conversation =
                     self.of_agent(agent).ok_or_else(|| Refusal::OutOfStep(agent.clone()))?;
                 if conversation.current != Some(*tell) {
@@ -568,7 +588,8 @@ impl Conversations {
                 };
                 let answer = text::beginning(&plain(answer), ANSWER_BYTES_MAX);
                 let (id, conversation) = (*tell, conversation.id);
-                Ok(vec![Event::Settled { id, conversation, how: how.clone(), answer }])
+                let (how, up_to) = (how.clone(), *last_record);
+                Ok(vec![Event::Settled { id, conversation, how, answer, up_to }])
             }
             Command::Tell(_) | Command::Wake { .. } | Command::Sleep { .. } => {
                 unreachable!("these are decided where the other nouns are at hand")
@@ -625,6 +646,7 @@ impl Conversations {
                     answer_to: *answer_to,
                     is_delivered: false,
                     progress: Progress::Queued,
+                    records: Records::default(),
                 };
                 self.tells.insert(*id, Arc::new(tell));
                 match answer_to {
@@ -643,21 +665,23 @@ impl Conversations {
             Event::Read { conversation, up_to } => {
                 self.change(*conversation, |conversation| conversation.read = Some(*up_to));
             }
-            Event::Begun { id, conversation } => {
+            Event::Begun { id, conversation, after } => {
                 self.change(*conversation, |conversation| {
                     conversation.queue.retain(|queued| queued != id);
                     conversation.current = Some(*id);
                 });
-                self.progress(*id, Progress::Active { since: record.at });
+                let known = |records| Records { after: *after, ..records };
+                self.progress(*id, Progress::Active { since: record.at }, known);
             }
-            Event::Settled { id, conversation, how, answer } => {
+            Event::Settled { id, conversation, how, answer, up_to } => {
                 self.change(*conversation, |conversation| {
                     conversation.queue.retain(|queued| queued != id);
                     conversation.current = conversation.current.filter(|current| current != id);
                     conversation.last_used_at = record.at;
                 });
                 let (how, answer) = (how.clone(), answer.clone());
-                self.progress(*id, Progress::Settled { how, answer, at: record.at });
+                let known = |records| Records { up_to: *up_to, ..records };
+                self.progress(*id, Progress::Settled { how, answer, at: record.at }, known);
                 self.forget(*conversation);
             }
             Event::Cleared { conversation, up_to } => {
@@ -666,10 +690,11 @@ impl Conversations {
         }
     }
 
-    fn progress(&mut self, id: TellId, progress: Progress) {
+    fn progress(&mut self, id: TellId, progress: Progress, known: impl FnOnce(Records) -> Records) {
         self.change_tell(id, |tell| {
             if !tell.is_settled() {
                 tell.progress = progress;
+                tell.records = known(tell.records);
             }
         });
     }

@@ -389,7 +389,7 @@ impl State {
     ) -> Result<Vec<Event>, Refusal> {
         match command {
             conversation::Command::Tell(new) => {
-                let from = self.partner(new.from.as_deref(), cx)?;
+                let from = self.partner(new.from.as_deref(), &cx.caller)?;
                 let team = self.team(&new.to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
                 let asker = self.agents.of_caller(&cx.caller).map(|agent| conversation::Asker {
@@ -407,7 +407,7 @@ impl State {
                 Ok(events)
             }
             conversation::Command::Wake { to, from, clear } => {
-                let from = self.partner(from.as_deref(), cx)?;
+                let from = self.partner(from.as_deref(), &cx.caller)?;
                 let team = self.team(to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
                 if *clear && let Some(conversation) = self.conversations.get(id) {
@@ -423,7 +423,7 @@ impl State {
                 if *all && cx.caller.kind == Kind::Agent {
                     return Err(conversation::Refusal::OperatorsOnly.into());
                 }
-                let from = self.partner(from.as_deref(), cx)?;
+                let from = self.partner(from.as_deref(), &cx.caller)?;
                 let team = self.team(to)?;
                 let own = self.conversations.of_pair(&from, &team.name);
                 let agents: Vec<agent::AgentId> = match all {
@@ -438,7 +438,7 @@ impl State {
             conversation::Command::Leave { .. } if cx.caller.kind != Kind::Hub => {
                 Err(conversation::Refusal::HubOnly.into())
             }
-            conversation::Command::Begin { agent, incarnation }
+            conversation::Command::Begin { agent, incarnation, .. }
             | conversation::Command::Settle { agent, incarnation, .. } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(conversation::Refusal::HubOnly.into());
@@ -460,21 +460,33 @@ impl State {
     }
 
     /// Returns who tells. An operator may speak for any team, others only for themselves.
-    fn partner(&self, given: Option<&str>, cx: &Context) -> Result<Partner, conversation::Refusal> {
-        let own = Partner::of(&cx.caller);
+    pub fn partner(
+        &self,
+        given: Option<&str>,
+        caller: &crate::Caller,
+    ) -> Result<Partner, conversation::Refusal> {
+        let own = Partner::of(caller);
         let Some(given) = given.filter(|given| *given != own.as_str()) else { return Ok(own) };
-        if cx.caller.kind == Kind::Agent {
+        if caller.kind == Kind::Agent {
             let (own, given) = (own.to_string(), given.chars().take(100).collect());
             return Err(conversation::Refusal::NotYou { own, given });
         }
         Ok(Partner::Team(self.team(given)?.name.clone()))
     }
 
-    fn team(&self, name: &str) -> Result<&Arc<Team>, conversation::Refusal> {
+    /// Returns the team that somebody means.
+    pub fn team(&self, name: &str) -> Result<&Arc<Team>, conversation::Refusal> {
+        /// As many as are told to whoever names another.
+        const KNOWN_MAX: usize = 15;
         let name = conversation::team_name(name)?;
         self.teams.get(name.as_str()).ok_or_else(|| {
-            let known: Vec<&str> = self.teams.iter().map(|team| team.name.as_str()).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let known: Vec<&str> =
+                self.teams.iter().take(KNOWN_MAX).map(|team| team.name.as_str()).collect();
+            let known = match known.len() {
+                0 => "none".to_owned(),
+                KNOWN_MAX => format!("{}, …; team_teams lists all", known.join(", ")),
+                _ => known.join(", "),
+            };
             conversation::Refusal::UnknownTeam { team: name.to_string(), known }
         })
     }
@@ -607,6 +619,7 @@ impl State {
                 conversation: conversation.id,
                 how: conversation::How::Terminated { why: crate::text::beginning(says, 2_000) },
                 answer: "".into(),
+                up_to: None,
             })
         });
         let woken = goes_on.then(|| Event::Agent(agent::Event::Woken { id: id.clone() }));

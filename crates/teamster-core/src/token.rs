@@ -108,6 +108,8 @@ pub enum Refusal {
     NameTaken { principal: PrincipalName, id: TokenId },
     #[error("the name {0} belongs to the hub or its operator; choose another --name")]
     NameReserved(PrincipalName),
+    #[error("{0} is no team, but the name of the hub or its operator; choose another --team")]
+    TeamReserved(TeamName),
     #[error("a token with this secret exists already; make a new secret")]
     SecretTaken,
     #[error("no live token is called {0:?}; `teamster token list` shows them")]
@@ -211,6 +213,16 @@ impl Tokens {
     fn create(&self, new: &NewToken, replace: bool, now: Timestamp) -> Result<Vec<Event>, Refusal> {
         if new.principal == PrincipalName::hub() {
             return Err(Refusal::NameReserved(new.principal.clone()));
+        }
+        // Whoever speaks for a team is called like it by those who are told.
+        if let Some(team) = &new.team {
+            let named = PrincipalName::parse(team.as_str()).ok();
+            let operators = |name: &PrincipalName| {
+                self.by_principal(name).is_some_and(|token| token.kind == Kind::Operator)
+            };
+            if named.is_some_and(|name| name == PrincipalName::hub() || operators(&name)) {
+                return Err(Refusal::TeamReserved(team.clone()));
+            }
         }
         if self.by_secret.contains_key(&new.secret) {
             return Err(Refusal::SecretTaken);

@@ -104,7 +104,11 @@ async fn copy_transcripts(
     while let Some(next) =
         from.transcripts().conversations(conversation.as_ref(), 1).await?.into_iter().next()
     {
-        let mut after = 0;
+        // What is left keeps its numbers: messages know their records by them.
+        let mut after = from.transcripts().extent(&next).await?.forgotten;
+        if after > 0 {
+            into.transcripts().forget(&next, after).await?;
+        }
         loop {
             let page = from.transcripts().read(&next, after, PAGE).await?;
             let Some(last) = page.last() else { break };

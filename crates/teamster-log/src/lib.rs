@@ -21,7 +21,8 @@ pub use engines::{
     sqlite,
 };
 pub use log::{
-    AppendError, Blobs, Conversation, Error, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,
-    MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts, settle,
+    AppendError, Blobs, Conversation, Error, Extent, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES,
+    MAX_PAGE_BYTES, MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts,
+    settle,
 };
 pub use verify::{Broken, Report, verify};

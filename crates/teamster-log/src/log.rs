@@ -59,7 +59,8 @@ pub trait Log: Send + Sync + 'static {
     fn blobs(&self) -> &dyn Blobs;
 }
 
-/// Append-only records per conversation. They are read by page and never replayed, so they may be large and many.
+/// Append-only records per conversation. They are read by page and never replayed, so they may be large and many. The
+/// oldest may be forgotten; numbers are never used again.
 pub trait Transcripts: Send + Sync {
     /// Appends a record and returns its number (1, 2, 3, … in each conversation); durable when `Ok`.
     fn append(
@@ -68,7 +69,8 @@ pub trait Transcripts: Send + Sync {
         record: Vec<u8>,
     ) -> BoxFuture<'_, Result<u64, Error>>;
 
-    /// Returns the records after number `after`, bounded as [`Log::read`] is. A conversation without records is empty.
+    /// Returns the records after number `after`, bounded as [`Log::read`] is. A conversation without records is empty, and
+    /// what was forgotten is left out.
     fn read(
         &self,
         conversation: &Conversation,
@@ -76,7 +78,14 @@ pub trait Transcripts: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, Error>>;
 
-    /// Returns the conversations after `after` that have records, in the order of their names: at most `limit`.
+    /// Returns which records of a conversation there are.
+    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>>;
+
+    /// Removes the records up to number `up_to`, for good when `Ok`; what is appended later has a higher number. One that is
+    /// cut short has removed the oldest, and can be repeated.
+    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Returns the conversations after `after` that have or had records, in the order of their names: at most `limit`.
     fn conversations(
         &self,
         after: Option<&Conversation>,
@@ -106,6 +115,19 @@ pub struct Snapshot {
     /// Changes whenever the meaning of `bytes` does.
     pub format: u32,
     pub bytes: Vec<u8>,
+}
+
+/// Which records of a transcript there are: those after `forgotten`, up to `last`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub forgotten: u64,
+    pub last: u64,
+}
+
+impl Extent {
+    pub fn n_records(self) -> u64 {
+        self.last.saturating_sub(self.forgotten)
+    }
 }
 
 /// One record of a transcript.

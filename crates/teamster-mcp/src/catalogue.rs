@@ -42,7 +42,10 @@ impl Set {
         match self {
             Self::Session => (format!("error: {}", error.says), None),
             Self::Agents | Self::Teams => {
-                let json = json!({"error": error.name, "message": error.says});
+                let mut json = json!({"error": error.name, "message": error.says});
+                if let Some(field) = error.field {
+                    json["field"] = field.into();
+                }
                 (json.to_string(), Some(json))
             }
             Self::Yaks => (sentence(&error.says), None),

@@ -84,15 +84,22 @@ pub struct ToolError {
     pub says: String,
     /// What programs know it by, in the sets that tell.
     pub name: &'static str,
+    /// Which argument is wrong, where the words have to be those of a seed and do not say it.
+    pub field: Option<&'static str>,
 }
 
 impl ToolError {
     pub fn new(says: impl Into<String>) -> Self {
-        Self { says: says.into(), name: "Failed" }
+        Self::named("Failed", says)
     }
 
     pub fn named(name: &'static str, says: impl Into<String>) -> Self {
-        Self { says: says.into(), name }
+        Self { says: says.into(), name, field: None }
+    }
+
+    /// Says which argument is wrong.
+    pub fn on(self, field: &'static str) -> Self {
+        Self { field: Some(field), ..self }
     }
 }
 
@@ -245,6 +252,16 @@ impl Call<'_> {
     /// Returns what an agent has said so far in its turn.
     pub(crate) fn said(&self, agent: &AgentId) -> String {
         self.hub.said(agent)
+    }
+
+    /// Returns the process of an agent's program, if it is known.
+    pub(crate) fn pid(&self, agent: &AgentId) -> Option<u32> {
+        self.hub.pid(agent)
+    }
+
+    /// Returns records of an agent's transcript, oldest first.
+    pub(crate) async fn records(&self, asked: hub::Asked) -> Result<Vec<Value>, ToolError> {
+        self.hub.records(asked).await.map_err(ToolError::new)
     }
 
     /// Returns how long a call may wait so that the answer is its own and not the door's.

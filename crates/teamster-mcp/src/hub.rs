@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use teamster_core::agent::AgentId;
 use teamster_core::ids::TellId;
 use teamster_core::key::Key;
@@ -67,8 +68,25 @@ pub trait Hub: Send + Sync + 'static {
     /// Returns what an agent has said so far in its turn.
     fn said(&self, agent: &AgentId) -> String;
 
+    /// Returns the process of an agent's program, if there is one and it is known.
+    fn pid(&self, agent: &AgentId) -> Option<u32>;
+
+    /// Returns records of an agent's transcript, oldest first.
+    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>>;
+
     /// Returns the current commit of the project the hub was started in, if it has one.
     fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
+}
+
+/// Which records are asked for: the newest of a piece of an agent's transcript.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub agent: AgentId,
+    pub after: u64,
+    /// Without it, to the end.
+    pub up_to: Option<u64>,
+    /// As many as are wanted at most; one is no larger than the log takes.
+    pub n_records: usize,
 }
 
 /// Held for as long as somebody waits; what is in it is dropped then.

@@ -105,6 +105,17 @@ impl Hub for TestHub {
         String::new()
     }
 
+    fn pid(&self, _agent: &teamster_core::agent::AgentId) -> Option<u32> {
+        None
+    }
+
+    fn records(
+        &self,
+        _asked: crate::hub::Asked,
+    ) -> BoxFuture<'_, Result<Vec<serde_json::Value>, String>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {
         std::future::ready(None).boxed()
     }

@@ -3,6 +3,7 @@
 
 mod agents;
 mod configuration;
+mod conversations;
 mod questions;
 pub mod teams;
 mod tells;
@@ -76,6 +77,7 @@ pub fn router(api: Api) -> Router {
         .merge(configuration::routes())
         .merge(questions::routes())
         .merge(teams::routes())
+        .merge(conversations::routes())
         .merge(tells::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
@@ -351,9 +353,10 @@ pub fn lines(
 
 async fn log(State(api): State<Api>, asked: Result<Query<LogQuery>, QueryRejection>) -> Answer {
     let Query(LogQuery { after, wait_ms }) = asked?;
+    // Noted before we read, so that what is written in between is not waited for as if it were still to come.
+    let seq = api.hub.state().seq();
     let mut commits = api.log.read(after, LOG_PAGE).await?;
     if commits.is_empty() && wait_ms > 0 {
-        let seq = api.hub.state().seq();
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
         let grown =
             wait(&api.hub, &Topic::Log, at_most, |_| (), |state| (state.seq() > seq).then_some(()));

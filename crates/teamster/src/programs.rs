@@ -43,6 +43,8 @@ pub struct Program {
     pub model_env: Option<Variable>,
     /// The arguments that choose its model; `{model}` stands for it
     pub model_args: Vec<String>,
+    /// The command that opens a copy of one of its sessions in a terminal; `{command}` and `{session}` stand for those
+    pub opens: Vec<String>,
     /// How long it waits for the answer to a tool call; longer calls become something to ask for again
     pub max_wait_s: Whole<1, 3_600>,
 }
@@ -61,6 +63,7 @@ impl Default for Program {
             load_session: true,
             model_env: None,
             model_args: Vec::new(),
+            opens: Vec::new(),
             max_wait_s: const { Whole::new(50) },
         }
     }
@@ -131,6 +134,15 @@ impl Program {
             self.model_args.iter().map(move |word| word.replace("{model}", model))
         });
         self.args.iter().cloned().chain(choose).collect()
+    }
+
+    /// Returns the command that opens a copy of a session in a terminal, if it has one.
+    pub fn opening(&self, session: &str) -> Option<Vec<String>> {
+        let word = |word: &String| match word.as_str() {
+            "{command}" => self.command.clone(),
+            word => word.replace("{session}", session),
+        };
+        (!self.opens.is_empty()).then(|| self.opens.iter().map(word).collect())
     }
 
     /// Returns the variables to set for it. Those it is passed on are in `pass`.

@@ -51,6 +51,8 @@ pub struct Settings {
     pub permissions: Permissions,
     /// What agents find at the hub
     pub mcp: Mcp,
+    /// How long the talks with agents are kept; all of them if nothing is said, since nobody misses what is not removed
+    pub transcripts: Transcripts,
     /// Who is told how the hub works
     pub telemetry: Telemetry,
     /// Kinds of roles
@@ -178,6 +180,17 @@ impl Default for Mcp {
             stream_timeout: const { Whole::new(600_000) },
         }
     }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Transcripts {
+    /// Records older than this are removed, once a day
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_days: Option<Whole<1, 36_500>>,
+    /// As many records as are kept of each agent, the newest; those of a message that is being answered are kept anyway
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_records: Option<Whole<10, 4_000_000_000>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -98,7 +98,15 @@ fn of_a_call_that_is_told_in_pieces_the_last_one_is_kept() {
 #[test]
 fn long_text_becomes_records_that_the_log_takes() {
     let long = "\u{1}ü".repeat(RECORD_TEXT_BYTES_MAX);
-    for event in [text(&long), Event::Prompted { text: long.clone() }] {
+    let told = Event::Told {
+        tell: "TELL-1".into(),
+        from: "web".into(),
+        to: "api".into(),
+        text: long.clone(),
+        told_at_ms: 0,
+        again: false,
+    };
+    for event in [text(&long), Event::Prompted { text: long.clone() }, told] {
         let mut transcriber = Transcriber::new(1_000);
         let mut records = transcriber.take(0, event);
         records.extend(transcriber.flush());
@@ -106,7 +114,9 @@ fn long_text_becomes_records_that_the_log_takes() {
         for record in &records {
             assert!(record.encode().unwrap().len() < LOG_RECORD_BYTES_MAX);
             match &record.event {
-                Event::Text(Piece { text, .. }) | Event::Prompted { text } => joined += text,
+                Event::Text(Piece { text, .. })
+                | Event::Told { text, .. }
+                | Event::Prompted { text } => joined += text,
                 other => panic!("{other:?}"),
             }
         }
@@ -173,6 +183,10 @@ const STORED: &str = r#"
 {"v":1,"at_ms":15,"type":"usage_limit","until_unix_s":1794706740,"message":"no more"}
 {"v":1,"at_ms":16,"type":"trouble","message":"what?"}
 {"v":1,"at_ms":17,"type":"exited","how":"its output ended"}
+{"v":1,"at_ms":18,"type":"told","tell":"TELL-1","from":"web","to":"api","text":"hello","told_at_ms":17}
+{"v":1,"at_ms":19,"type":"told","tell":"TELL-1","from":"web","to":"api","text":"hello","told_at_ms":17,"again":true}
+{"v":1,"at_ms":20,"type":"settled","tell":"TELL-1","completed":true}
+{"v":1,"at_ms":21,"type":"settled","tell":"TELL-1","completed":false,"why":"it was put to sleep"}
 "#;
 
 #[test]

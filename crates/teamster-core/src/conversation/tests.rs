@@ -52,12 +52,16 @@ fn admit(name: &str, n: u8) -> (&'static str, Any) {
 }
 
 fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
-    ("hub", Any::Conversation(Command::Begin { agent: id(name), incarnation }))
+    (
+        "hub",
+        Any::Conversation(Command::Begin { agent: id(name), incarnation, last_record: Some(7) }),
+    )
 }
 
 fn settle(name: &str, incarnation: u32, tell: u32) -> (&'static str, Any) {
     let (tell, how) = (TellId(tell), How::Completed);
-    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer: "fine".into() };
+    let (answer, last_record) = ("fine".into(), Some(12));
+    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer, last_record };
     ("hub", Any::Conversation(settle))
 }
 
@@ -98,6 +102,27 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
     );
 }
 
+/// Reads what one message knows of its records.
+fn records(given: Vec<(&'static str, Any)>, tell: u32) -> (Option<u64>, Option<u64>) {
+    let mut all = Given::ann_and_bob();
+    for (by, command) in given {
+        all.by(by, command);
+    }
+    let Records { after, up_to } = all.state.conversations.tell(TellId(tell)).unwrap().records;
+    (after, up_to)
+}
+
+#[test]
+fn a_message_knows_its_piece_of_the_transcript() {
+    assert_eq!(records(a_talk(), 1), (Some(7), None));
+    assert_eq!(records(a_talk(), 2), (None, None));
+    assert_eq!(records([a_talk(), vec![settle("api-1", 1, 1)]].concat(), 1), (Some(7), Some(12)));
+    // What earlier versions wrote says nothing of it.
+    let old = r#"{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}"#;
+    let old: Event = serde_json::from_str(old).unwrap();
+    assert!(matches!(old, Event::Settled { up_to: None, .. }));
+}
+
 #[test]
 fn messages_are_answered_in_order() {
     check(
@@ -105,7 +130,7 @@ fn messages_are_answered_in_order() {
         "hub",
         settle("api-1", 1, 1).1,
         expect![[
-            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine","up_to":12}}}"#
         ]],
     );
     // Not what is not being answered, not by an earlier process.
@@ -126,7 +151,7 @@ fn messages_are_answered_in_order() {
         answered.clone(),
         "hub",
         begin("api-1", 1).1,
-        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1}}}"#]],
+        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}"#]],
     );
     let all = [answered, vec![begin("api-1", 1), settle("api-1", 1, 2)]].concat();
     check(all, "hub", begin("api-1", 1).1, expect!["nothing"]);
@@ -168,7 +193,7 @@ fn a_team_that_is_removed_leaves_nobody_waiting() {
         "hub",
         settle("api-1", 1, 1).1,
         expect![[
-            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine"}}}"#
+            r#"{"conversation":{"settled":{"id":1,"conversation":1,"how":"completed","answer":"fine","up_to":12}}}"#
         ]],
     );
     check(
@@ -195,8 +220,8 @@ fn a_team_that_is_removed_leaves_nobody_waiting() {
         "wendy",
         tell("api", "again"),
         expect![[r#"
-        {"conversation":{"told":{"id":2,"conversation":1,"message":"again","chain":{"first":2,"length":0}}}}
-        {"agent":{"woken":{"id":"api-1"}}}"#]],
+            {"conversation":{"told":{"id":2,"conversation":1,"message":"again","chain":{"first":2,"length":0},"is_awaited":true,"asker":null,"answer_to":null}}}
+            {"agent":{"woken":{"id":"api-1"}}}"#]],
     );
 }
 
@@ -345,7 +370,7 @@ fn chains_end() {
             given.by("hub", Any::Agent(agent::Command::Admit { id: agent.id.clone(), secret }));
         }
         let incarnation = given.state.agents.get(&speaker).unwrap().incarnation;
-        let begin = Command::Begin { agent: agent.id.clone(), incarnation };
+        let begin = Command::Begin { agent: agent.id.clone(), incarnation, last_record: None };
         given.by("hub", Any::Conversation(begin));
         let to = if agent.draft.team.as_ref().unwrap().as_str() == "api" { "web" } else { "api" };
         match given.decide(&speaker, tell(to, "thank you")) {
@@ -359,7 +384,15 @@ fn chains_end() {
                     let incarnation = given.state.agents.get(next.as_str()).unwrap().incarnation;
                     let (agent, how) = (next.clone(), How::Completed);
                     let answer = "ok".to_owned();
-                    let settle = Command::Settle { agent, incarnation, tell: current, how, answer };
+                    let tell = current;
+                    let settle = Command::Settle {
+                        agent,
+                        incarnation,
+                        tell,
+                        how,
+                        answer,
+                        last_record: None,
+                    };
                     given.by("hub", Any::Conversation(settle));
                 }
                 speaker = next.to_string();
@@ -501,4 +534,56 @@ fn a_conversation_keeps_only_so_much_text_at_hand() {
     let conversation = given.state.conversations.iter().next().unwrap();
     assert_eq!((conversation.tells.len(), conversation.n_tells), (10, 31));
     assert!(given.state.conversations.tell(TellId(1)).is_none());
+}
+
+/// A session that is known says nothing of the process that is to go on with it.
+#[test]
+fn one_that_wakes_up_is_ready_when_its_program_says_so() {
+    let ready = |incarnation| {
+        let (id, session) = (id("api-1"), "s".to_owned());
+        ("hub", Any::Agent(agent::Command::Begin { id, incarnation, session }))
+    };
+    let slept =
+        agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: agent::SleepWhy::Idle };
+    let mut given = Given::ann_and_bob();
+    let is_ready = |given: &Given| given.state.agents.get("api-1").unwrap().is_ready();
+    for (who, command) in
+        [people(), vec![("wendy", tell("api", "one")), admit("api-1", 50)]].concat()
+    {
+        given.by(who, command);
+    }
+    assert!(!is_ready(&given));
+    given.by("hub", ready(1).1);
+    assert!(is_ready(&given));
+    for (who, command) in
+        [("hub", Any::Agent(slept)), ("wendy", tell("api", "two")), admit("api-1", 51)]
+    {
+        given.by(who, command);
+    }
+    assert!(!is_ready(&given));
+    given.by("hub", ready(2).1);
+    assert!(is_ready(&given));
+}
+
+/// Otherwise those who talk to it afterwards would wait for ever.
+#[test]
+fn one_that_is_put_to_sleep_when_its_account_is_used_up_has_not_ended() {
+    let sleep = Command::Sleep { to: "api".into(), from: None, all: false };
+    let park = agent::Command::Park {
+        id: id("api-1"),
+        incarnation: 1,
+        account: "all".into(),
+        until: Timestamp(i64::MAX),
+        why: "nothing is left".into(),
+    };
+    check(
+        [a_talk(), vec![("wendy", Any::Conversation(sleep))]].concat(),
+        "hub",
+        Any::Agent(park),
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"slept":{"id":"api-1","why":"asked"}}}
+            {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}
+            {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}"#]],
+    );
 }

@@ -37,6 +37,7 @@ impl State {
                     id: *tell,
                     conversation: conversation.id,
                     how: How::Terminated { why: why.as_str().into() },
+                    up_to: None,
                     answer: "".into(),
                 })
             }));

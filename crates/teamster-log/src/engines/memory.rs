@@ -21,7 +21,8 @@ use super::snapshots::{belongs, outranks};
 use super::tail::{TAIL_PAGE, tail};
 use crate::log::{MAX_BLOB_BYTES, MAX_RECORD_BYTES, check_body, check_size};
 use crate::{
-    AppendError, Blobs, Commit, Conversation, Error, Hash, Head, Log, Record, Snapshot, Transcripts,
+    AppendError, Blobs, Commit, Conversation, Error, Extent, Hash, Head, Log, Record, Snapshot,
+    Transcripts,
 };
 
 /// What survives a crash. Clones are the same store.
@@ -40,8 +41,21 @@ struct Contents {
     /// A commit still on its way: see [`Fate::UnknownLate`].
     late: Option<Commit>,
     snapshot: Option<Snapshot>,
-    transcripts: BTreeMap<Conversation, Vec<Vec<u8>>>,
+    transcripts: BTreeMap<Conversation, Transcript>,
     blobs: BTreeMap<Hash, Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Transcript {
+    forgotten: u64,
+    records: Vec<Vec<u8>>,
+}
+
+impl Transcript {
+    fn extent(&self) -> Extent {
+        let last = self.forgotten.saturating_add(self.records.len() as u64);
+        Extent { forgotten: self.forgotten, last }
+    }
 }
 
 impl Store {
@@ -210,9 +224,9 @@ impl Transcripts for Memory {
         async move {
             check_size("a transcript record", &record, MAX_RECORD_BYTES)?;
             let mut contents = self.store.contents();
-            let records = contents.transcripts.entry(conversation).or_default();
-            records.push(record);
-            Ok(records.len() as u64)
+            let transcript = contents.transcripts.entry(conversation).or_default();
+            transcript.records.push(record);
+            Ok(transcript.extent().last)
         }
         .boxed()
     }
@@ -227,13 +241,38 @@ impl Transcripts for Memory {
         async move {
             let mut page = Page::new(limit);
             let contents = self.store.contents();
-            let records = contents.transcripts.get(&conversation).map_or(&[][..], Vec::as_slice);
-            for (number, bytes) in (1..).zip(records).skip(as_index(after)) {
+            let Some(transcript) = contents.transcripts.get(&conversation) else {
+                return Ok(Vec::new());
+            };
+            let Transcript { forgotten, records } = transcript;
+            let skipped = as_index(after.saturating_sub(*forgotten));
+            for (number, bytes) in (forgotten + 1..).zip(records).skip(skipped) {
                 if !page.takes(bytes.len(), Record { number, bytes: bytes.clone() }) {
                     break;
                 }
             }
             Ok(page.into_items())
+        }
+        .boxed()
+    }
+
+    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>> {
+        let found = self.store.contents().transcripts.get(conversation).map(Transcript::extent);
+        std::future::ready(Ok(found.unwrap_or_default())).boxed()
+    }
+
+    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
+        let conversation = conversation.clone();
+        async move {
+            let mut contents = self.store.contents();
+            if up_to == 0 {
+                return Ok(());
+            }
+            let transcript = contents.transcripts.entry(conversation).or_default();
+            let n_over = as_index(up_to.saturating_sub(transcript.forgotten));
+            transcript.records.drain(..n_over.min(transcript.records.len()));
+            transcript.forgotten = transcript.forgotten.max(up_to);
+            Ok(())
         }
         .boxed()
     }

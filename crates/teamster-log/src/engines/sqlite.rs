@@ -27,7 +27,8 @@ use super::tail::{TAIL_PAGE, tail};
 use super::{OpenError, Options, directory, files};
 use crate::log::{MAX_RECORD_BYTES, check_body, check_size};
 use crate::{
-    AppendError, Blobs, Commit, Conversation, Error, Head, Log, Record, Snapshot, Transcripts,
+    AppendError, Blobs, Commit, Conversation, Error, Extent, Head, Log, Record, Snapshot,
+    Transcripts,
 };
 
 /// A log in a data directory.
@@ -228,6 +229,26 @@ impl Transcripts for Sqlite {
         self.read_blocking("read a transcript", move |reader| {
             reader.records(&conversation, after, limit)
         })
+        .boxed()
+    }
+
+    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>> {
+        let conversation = conversation.clone();
+        self.read_blocking("read a transcript", move |reader| reader.extent(&conversation)).boxed()
+    }
+
+    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
+        let conversation = conversation.clone();
+        async move {
+            match &self.writer {
+                // Some at a time, so that nobody who writes waits for long.
+                Some(writer) => {
+                    while writer.forget(conversation.clone(), up_to).await? < up_to {}
+                    Ok(())
+                }
+                None => Err(Error::Unavailable(READ_ONLY.to_owned())),
+            }
+        }
         .boxed()
     }
 

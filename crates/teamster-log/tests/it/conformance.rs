@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
 use teamster_log::memory::{Memory, Store};
 use teamster_log::{
-    AppendError, Commit, CommitId, Conversation, Edit, EditError, Error, Hash, Head, Log,
+    AppendError, Commit, CommitId, Conversation, Edit, EditError, Error, Extent, Hash, Head, Log,
     MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_RECORD_BYTES, Record, Settled, Snapshot, Verbatim, copy,
     settle, verify,
 };
@@ -46,6 +46,8 @@ macro_rules! conformance {
             transcripts_keep_their_order_and_are_separate
             a_transcript_is_read_by_page
             a_record_that_is_too_large_is_refused
+            forgotten_records_are_gone_and_their_numbers_with_them
+            a_copy_of_what_is_left_keeps_its_numbers
             blobs_are_found_by_their_hash
             a_damaged_blob_is_reported_and_mended_by_storing_it_again
             a_sound_log_verifies
@@ -347,6 +349,68 @@ pub(crate) async fn a_record_that_is_too_large_is_refused(rig: &impl Rig) {
         log.transcripts().append(&conversation, vec![0; MAX_RECORD_BYTES + 1]).await.unwrap_err();
     assert_eq!(refusal.to_string(), "a transcript record holds at most 1048576 bytes");
     assert_eq!(log.transcripts().read(&conversation, 0, 1).await.unwrap(), []);
+}
+
+pub(crate) async fn forgotten_records_are_gone_and_their_numbers_with_them(rig: &impl Rig) {
+    let log = rig.log();
+    let transcripts = log.transcripts();
+    let [one, other] = ["a.b", "a.b.c"].map(|name| Conversation::new(name).unwrap());
+    assert_eq!(transcripts.extent(&one).await.unwrap(), Extent::default());
+    // More than go at once.
+    let all = (0..4_500).map(|n: u32| transcripts.append(&one, n.to_string().into_bytes()));
+    assert!(join_all(all).await.iter().all(Result::is_ok));
+    transcripts.append(&other, b"hi".to_vec()).await.unwrap();
+    for (up_to, forgotten) in [(0, 0), (1, 1), (4_400, 4_400), (3, 4_400)] {
+        transcripts.forget(&one, up_to).await.unwrap();
+        assert_eq!(transcripts.extent(&one).await.unwrap(), Extent { forgotten, last: 4_500 });
+    }
+    let numbers = async |log: &dyn Log, after| {
+        let page = log.transcripts().read(&one, after, 1_000).await.unwrap();
+        let number =
+            |record: &Record| (record.number, String::from_utf8_lossy(&record.bytes).len());
+        (page.first().map(number), page.len())
+    };
+    for after in [0, 17, 4_400] {
+        assert_eq!(numbers(&*log, after).await, (Some((4_401, 4)), 100), "after {after}");
+    }
+    assert_eq!(numbers(&*log, 4_499).await, (Some((4_500, 4)), 1));
+    // All of them, and what comes then goes on counting, also for whoever opens the log again.
+    transcripts.forget(&one, 4_500).await.unwrap();
+    assert_eq!(numbers(&*log, 0).await, (None, 0));
+    drop(log);
+    let log = rig.log();
+    let transcripts = log.transcripts();
+    assert_eq!(transcripts.append(&one, b"later".to_vec()).await.unwrap(), 4_501);
+    assert_eq!(numbers(&*log, 0).await, (Some((4_501, 5)), 1));
+    assert_eq!(transcripts.read(&other, 0, 9).await.unwrap().len(), 1);
+    assert_eq!(transcripts.conversations(None, 9).await.unwrap(), [one.clone(), other]);
+    assert_eq!(verify(&*log, None).await.unwrap().damage, None);
+}
+
+pub(crate) async fn a_copy_of_what_is_left_keeps_its_numbers(rig: &impl Rig) {
+    let log = rig.log();
+    let [some, none] = ["some", "none"].map(|name| Conversation::new(name).unwrap());
+    for conversation in [&some, &none] {
+        for text in ["1", "2", "3"] {
+            log.transcripts().append(conversation, text.into()).await.unwrap();
+        }
+    }
+    log.transcripts().forget(&some, 2).await.unwrap();
+    log.transcripts().forget(&none, 3).await.unwrap();
+    let other = Memory::new(&Store::default());
+    copy(&*log, &other, &mut Verbatim, &mut |_, _| {}).await.unwrap();
+    let back = Memory::new(&Store::default());
+    copy(&other, &back, &mut Verbatim, &mut |_, _| {}).await.unwrap();
+    for copied in [&other, &back] {
+        let extents = (
+            copied.transcripts().extent(&some).await.unwrap(),
+            copied.transcripts().extent(&none).await.unwrap(),
+        );
+        let left = Extent { forgotten: 2, last: 3 };
+        assert_eq!(extents, (left, Extent { forgotten: 3, last: 3 }));
+        let records = copied.transcripts().read(&some, 0, 9).await.unwrap();
+        assert_eq!(records, [Record { number: 3, bytes: b"3".to_vec() }]);
+    }
 }
 
 pub(crate) async fn blobs_are_found_by_their_hash(rig: &impl Rig) {

@@ -165,13 +165,48 @@ async fn the_directory_says_which_engine_it_uses() {
 async fn newer_tables_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path(), Options::default()).unwrap());
-    execute(dir.path(), "PRAGMA user_version = 2");
+    execute(dir.path(), "PRAGMA user_version = 3");
     let expected = format!(
-        "{}/log.db has format 2, and this version of teamster knows formats up to 1; use a newer version",
+        "{}/log.db has format 3, and this version of teamster knows formats up to 2; use a newer version",
         dir.path().display()
     );
     assert_eq!(refusal(open(dir.path(), Options::default())), expected);
     assert_eq!(refusal(open_readonly(dir.path())), expected);
+}
+
+/// A program that knows nothing of forgotten records would take them for damage, so it is to refuse the database.
+#[tokio::test]
+async fn forgetting_makes_the_tables_newer_and_damage_is_still_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let conversation = Conversation::new("a.b").unwrap();
+    let version = || -> u32 {
+        let database = connect(dir.path());
+        database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+    };
+    let log = open(dir.path(), Options::default()).unwrap();
+    for text in ["1", "2", "3", "4"] {
+        log.transcripts().append(&conversation, text.into()).await.unwrap();
+    }
+    assert_eq!(version(), 1);
+    log.transcripts().forget(&conversation, 2).await.unwrap();
+    drop(log);
+    assert_eq!(version(), 2);
+    let read = async || {
+        let log = open_readonly(dir.path()).unwrap();
+        let page = log.transcripts().read(&conversation, 0, 9).await;
+        page.map(|page| page.len()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read().await, Ok(2));
+    // What is missing without having been forgotten is noticed as before.
+    let damaged = |number: u32| {
+        Err(format!(
+            "record {number} of the transcript a.b is damaged or missing; restore it from a backup"
+        ))
+    };
+    execute(dir.path(), "DELETE FROM transcripts WHERE number = 3");
+    assert_eq!(read().await, damaged(3));
+    execute(dir.path(), "UPDATE transcripts SET record = x'00' WHERE number = 0");
+    assert_eq!(read().await, damaged(0));
 }
 
 #[tokio::test]

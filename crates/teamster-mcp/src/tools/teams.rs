@@ -1,5 +1,8 @@
 //! The `teams` set: tell another project's agent something, and see what became of it. Answers are JSON.
 
+mod cache;
+
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -7,13 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::agent::{Agent, Phase};
-use teamster_core::conversation::{
-    self, Conversation, How, NewTell, Partner, Progress, Tell, team_name,
-};
+use teamster_core::conversation::{self, Conversation, How, NewTell, Partner, Progress, Tell};
 use teamster_core::ids::{ConversationId, TellId};
 use teamster_core::team::Team;
 use teamster_core::topic::Topic;
-use teamster_core::{Command, Event, State};
+use teamster_core::{Caller, Command, Event, State};
 
 use super::iso;
 use crate::Set;
@@ -30,8 +31,8 @@ const MESSAGES: std::ops::RangeInclusive<u64> = 1..=100;
 /// As many messages as `team_report` shows.
 const REPORT_MESSAGES: usize = 20;
 
-fn invalid(says: impl Into<String>) -> ToolError {
-    ToolError::named("ValidationError", says.into())
+fn invalid(field: &'static str, says: impl Into<String>) -> ToolError {
+    ToolError::named("ValidationError", says.into()).on(field)
 }
 
 fn now_ms(cx: &Call<'_>) -> i64 {
@@ -45,34 +46,48 @@ fn agent_of<'a>(
     state.agents.get(conversation.agent.as_str())
 }
 
+/// Adds the process of a conversation's agent, if it is known.
+fn add_pid(cx: &Call<'_>, shown: &mut Value, conversation: &Conversation) {
+    if let Some(pid) = cx.pid(&conversation.agent) {
+        shown["pid"] = pid.into();
+    }
+}
+
 /// Busy is awake; being started is not yet.
 fn is_awake(state: &State, conversation: &Conversation) -> bool {
-    agent_of(state, conversation)
-        .is_some_and(|agent| matches!(agent.phase, Phase::Running) && agent.session.is_some())
+    agent_of(state, conversation).is_some_and(|agent| agent.is_ready())
 }
 
-fn find<'a>(state: &'a State, name: &str) -> Result<&'a std::sync::Arc<Team>, ToolError> {
-    let name = team_name(name).map_err(|refusal| invalid(refusal.to_string()))?;
-    state.teams.get(name.as_str()).ok_or_else(|| {
-        let known: Vec<&str> = state.teams.iter().map(|team| team.name.as_str()).collect();
-        ToolError::named(
-            "TeamNotFoundError",
-            format!("Unknown team: {name}. Known teams: {}", known.join(", ")),
-        )
-    })
-}
-
-/// Returns the caller's conversation with a team, if there is one. What a caller says of itself is checked where it counts.
-fn own<'a>(
-    cx: &Call<'_>,
+fn find<'a>(
     state: &'a State,
-    team: &Team,
+    field: &'static str,
+    name: &str,
+) -> Result<&'a std::sync::Arc<Team>, ToolError> {
+    state.team(name).map_err(|refusal| ToolError::from(refusal).on(field))
+}
+
+/// Returns whom the caller speaks for.
+fn speaker(cx: &Call<'_>, state: &State, from: Option<&str>) -> Result<Partner, ToolError> {
+    state.partner(from, cx.caller()).map_err(|refusal| ToolError::from(refusal).on("fromTeam"))
+}
+
+/// Says which argument a refusal is about: the team, whom the caller says it is, or else the rest.
+fn blamed(
+    cx: &Call<'_>,
+    error: ToolError,
+    (field, team): (&'static str, &str),
     from: Option<&str>,
-) -> Option<&'a std::sync::Arc<Conversation>> {
-    let own = Partner::of(cx.caller());
-    let other = from.filter(|from| *from != own.as_str()).and_then(|from| state.teams.get(from));
-    let partner = other.map_or(own, |team| Partner::Team(team.name.clone()));
-    state.conversations.of_pair(&partner, &team.name)
+    rest: Option<&'static str>,
+) -> ToolError {
+    let state = cx.state();
+    let field = if speaker(cx, &state, from).is_err() {
+        Some("fromTeam")
+    } else if find(&state, field, team).is_err() {
+        Some(field)
+    } else {
+        rest.filter(|_| error.name == "ValidationError")
+    };
+    ToolError { field, ..error }
 }
 
 /// Returns a conversation by the id that callers have.
@@ -82,9 +97,13 @@ fn session<'a>(
     id: &str,
 ) -> Result<&'a std::sync::Arc<Conversation>, ToolError> {
     let id = ConversationId::parse(id.trim()).ok_or_else(|| {
-        invalid("sessionId is not one that team_tell, team_wake or team_report gave you")
+        invalid(
+            "sessionId",
+            "sessionId is not one that team_tell, team_wake or team_report gave you",
+        )
     })?;
-    state.conversations.visible(id, cx.caller()).map_err(|refusal| invalid(refusal.to_string()))
+    let visible = state.conversations.visible(id, cx.caller());
+    visible.map_err(|refusal| invalid("sessionId", refusal.to_string()))
 }
 
 fn progress_word(tell: &Tell) -> &'static str {
@@ -95,29 +114,6 @@ fn progress_word(tell: &Tell) -> &'static str {
         Progress::Settled { how: How::Terminated { .. }, .. } => "terminated",
         Progress::Settled { how: How::Cancelled, .. } => "cancelled",
     }
-}
-
-/// Shows a message and what came of it, as an entry of the cache.
-fn entry(tell: &Tell, messages: usize) -> Value {
-    let mut all = vec![json!({
-        "timestamp": tell.at.0, "type": "user", "data": {"text": tell.message, "tellId": tell.id.to_string()},
-    })];
-    if let Progress::Settled { how, answer, at } = &tell.progress {
-        if !answer.is_empty() {
-            all.push(json!({"timestamp": at.0, "type": "assistant", "data": {"text": answer}}));
-        }
-        let result = match how {
-            How::Completed => json!({"status": "completed"}),
-            How::Terminated { why } => json!({"status": "terminated", "reason": why}),
-            How::Cancelled => json!({"status": "cancelled"}),
-        };
-        all.push(json!({"timestamp": at.0, "type": "result", "data": result}));
-    }
-    let from = all.len().saturating_sub(messages);
-    json!({
-        "type": "TELL", "status": progress_word(tell), "messageCount": all.len(),
-        "messages": all.split_off(from),
-    })
 }
 
 /// Returns the messages of a conversation that were not cleared, oldest first.
@@ -157,13 +153,21 @@ impl Tool for TeamTell {
         let timeout = match args.timeout.map(u64::try_from) {
             None => TIMEOUT_MS_USUAL,
             Some(Ok(ms)) if TIMEOUT_MS.contains(&ms) => ms,
-            Some(_) => return Err(invalid("Timeout must be between 1s and 1hr")),
+            Some(_) => return Err(invalid("timeout", "Timeout must be between 1s and 1hr")),
         };
         let waits = args.wait_for_response.unwrap_or(true);
         let began = now_ms(cx);
-        let (to, from, message) = (args.to_team, args.from_team, args.message);
-        let new = NewTell { to, from, message, is_awaited: waits };
-        let done = cx.submit(Command::Conversation(conversation::Command::Tell(new))).await?;
+        let (to, from) = (args.to_team.clone(), args.from_team.clone());
+        let new = NewTell {
+            to: args.to_team,
+            from: args.from_team,
+            message: args.message,
+            is_awaited: waits,
+        };
+        let done = cx.submit(Command::Conversation(conversation::Command::Tell(new))).await;
+        let done = done.map_err(|error| {
+            blamed(cx, error, ("toTeam", &to), from.as_deref(), Some("message"))
+        })?;
         let told = done.events.iter().find_map(|event| match event {
             Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
                 Some((*id, *conversation))
@@ -179,7 +183,14 @@ impl Tool for TeamTell {
             "from": conversation.from.as_str(), "to": conversation.to.as_str(), "message": message,
             "sessionId": id.to_string(), "tellId": tell.to_string(), "async": !waits,
         });
-        if waits {
+        if waits && waits_for(&done.state, cx.caller(), &conversation, tell) {
+            answer["status"] = "busy".into();
+            answer["note"] = "What this team is busy with waits for you, so you cannot wait for it: finish first. Your message is \
+                              queued, and the answer will be sent to you as a message."
+                .into();
+            // Nobody waits for it.
+            drop(cx.listens(tell));
+        } else if waits {
             let at_most = match cx.client().tasks {
                 true => Duration::from_millis(timeout),
                 false => Duration::from_millis(timeout).min(cx.inline_wait()),
@@ -194,12 +205,14 @@ impl Tool for TeamTell {
                 Some(Progress::Settled { how: How::Completed, answer: text, .. }) => {
                     answer["response"] = (&*text).into();
                 }
-                Some(Progress::Settled { how, answer: text, .. }) => {
+                Some(Progress::Settled { how: How::Terminated { why }, answer: text, .. }) => {
                     answer["status"] = "terminated".into();
                     answer["response"] = (&*text).into();
-                    if let How::Terminated { why } = how {
-                        answer["reason"] = (&*why).into();
-                    }
+                    answer["reason"] = (&*why).into();
+                }
+                Some(Progress::Settled { how: How::Cancelled, .. }) => {
+                    answer["status"] = "cancelled".into();
+                    answer["reason"] = "the message was taken back before it was begun".into();
                 }
                 _ => {
                     answer["status"] = "timeout".into();
@@ -220,6 +233,35 @@ impl Tool for TeamTell {
 /// Says whether the caller is an agent that can be told an answer later.
 fn is_told(cx: &Call<'_>, state: &State) -> bool {
     state.agents.of_caller(cx.caller()).is_some_and(|agent| agent.lasts())
+}
+
+/// Says whether what stands before a message waits for the very agent that sent it, itself or through others.
+fn waits_for(state: &State, caller: &Caller, conversation: &Conversation, tell: TellId) -> bool {
+    let agent = state.agents.get(caller.principal.as_str());
+    let Some(own) = agent.and_then(|agent| state.conversations.of_agent(&agent.id)) else {
+        return false;
+    };
+    if conversation.current.is_none_or(|current| current == tell) {
+        return false;
+    }
+    let (mut seen, mut next) = (BTreeSet::new(), vec![conversation]);
+    while let Some(conversation) = next.pop() {
+        if conversation.id == own.id {
+            return true;
+        }
+        if conversation.current.is_none() || !seen.insert(conversation.id) {
+            continue;
+        }
+        // Whoever answers there may have told others something and not heard of it.
+        let (team, who) = (Partner::Team(conversation.to.clone()), conversation.agent.principal());
+        let told = |id: &TellId| {
+            state.conversations.tell(*id).is_some_and(|tell| tell.by == who && tell.is_awaited)
+        };
+        let theirs = state.conversations.iter().filter(|one| one.from == team);
+        let open = theirs.filter(|one| one.current.iter().chain(&one.queue).any(told));
+        next.extend(open.map(|one| &**one));
+    }
+    false
 }
 
 /// Waits until a message is settled.
@@ -264,7 +306,8 @@ impl Tool for TeamIsAwake {
     async fn call(cx: &Call<'_>, args: TeamIsAwakeArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
         // The caller's own conversation, or any if it has none.
-        let awake = |team: &Team| match own(cx, &state, team, None) {
+        let own = Partner::of(cx.caller());
+        let awake = |team: &Team| match state.conversations.of_pair(&own, &team.name) {
             Some(own) => is_awake(&state, own).then(|| own.clone()),
             None => state
                 .conversations
@@ -274,8 +317,14 @@ impl Tool for TeamIsAwake {
         };
         let mut answer = match &args.team {
             Some(name) => {
-                let team = find(&state, name)?;
-                json!({"team": team.name.as_str(), "awake": awake(team).is_some()})
+                let team = find(&state, "team", name)?;
+                let conversation = awake(team);
+                let mut shown =
+                    json!({"team": team.name.as_str(), "awake": conversation.is_some()});
+                if let Some(conversation) = conversation {
+                    add_pid(cx, &mut shown, &conversation);
+                }
+                shown
             }
             None => {
                 let teams = state.teams.iter().map(|team| {
@@ -284,6 +333,7 @@ impl Tool for TeamIsAwake {
                         json!({"name": team.name.as_str(), "awake": conversation.is_some()});
                     if let Some(conversation) = conversation {
                         shown["sessionId"] = conversation.id.to_string().into();
+                        add_pid(cx, &mut shown, &conversation);
                     }
                     shown
                 });
@@ -293,12 +343,11 @@ impl Tool for TeamIsAwake {
             }
         };
         if args.include_notifications.unwrap_or(true) {
-            let partner = Partner::of(cx.caller());
             let queued: usize =
-                state.conversations.of_partner(&partner).map(|one| one.queue.len()).sum();
+                state.conversations.of_partner(&own).map(|one| one.queue.len()).sum();
             answer["notifications"] = json!({
                 "queuedMessages": queued, "openQuestions": state.questions.n_open(),
-                "unreadAnswers": state.conversations.n_unread(&partner),
+                "unreadAnswers": state.conversations.n_unread(&own),
             });
         }
         answer["timestamp"] = now_ms(cx).into();
@@ -342,14 +391,16 @@ async fn wake(
 ) -> Result<Value, ToolError> {
     let began = now_ms(cx);
     let state = cx.state();
-    let was_awake = find(&state, team)
-        .ok()
-        .and_then(|found| own(cx, &state, found, from.as_deref()))
-        .is_some_and(|conversation| is_awake(&state, conversation));
+    let pair = |state: &State| {
+        let team = find(state, "team", team)?.name.clone();
+        let partner = speaker(cx, state, from.as_deref())?;
+        Ok::<_, ToolError>(state.conversations.of_pair(&partner, &team).cloned())
+    };
+    let was_awake = matches!(pair(&state), Ok(Some(one)) if is_awake(&state, &one));
     let command = conversation::Command::Wake { to: team.to_owned(), from: from.clone(), clear };
-    let done = cx.submit_nth(n, Command::Conversation(command)).await?;
-    let team = find(&done.state, team)?.clone();
-    let conversation = own(cx, &done.state, &team, from.as_deref()).cloned();
+    let done = cx.submit_nth(n, Command::Conversation(command)).await;
+    let done = done.map_err(|error| blamed(cx, error, ("team", team), from.as_deref(), None))?;
+    let conversation = pair(&done.state)?;
     let conversation =
         conversation.ok_or_else(|| ToolError::new("the conversation left no trace"))?;
     let topic = Topic::Agent(conversation.agent.clone());
@@ -358,13 +409,13 @@ async fn wake(
         .wait(&topic, at_most, |state| {
             let agent = agent_of(state, &conversation)?;
             match agent.phase {
-                Phase::Running if agent.session.is_some() => Some(true),
+                Phase::Running if agent.is_ready() => Some(true),
                 Phase::Asleep | Phase::Ended => Some(false),
                 Phase::Queued | Phase::Running | Phase::Adopted | Phase::Ending => None,
             }
         })
         .await;
-    let name = &team.name;
+    let name = &conversation.to;
     let status = match came {
         Some(true) => "awake",
         Some(false) => {
@@ -384,10 +435,12 @@ async fn wake(
         _ => format!("Team {name} is waking up; call team_wake again to wait for it"),
     };
     let now = now_ms(cx);
-    Ok(json!({
+    let mut woken = json!({
         "team": name.as_str(), "status": status, "sessionId": conversation.id.to_string(), "message": message,
         "duration": now - began, "timestamp": now,
-    }))
+    });
+    add_pid(cx, &mut woken, &conversation);
+    Ok(woken)
 }
 
 pub(crate) struct TeamSleep;
@@ -413,10 +466,12 @@ impl Tool for TeamSleep {
     async fn call(cx: &Call<'_>, args: TeamSleepArgs) -> Result<Reply, ToolError> {
         let began = now_ms(cx);
         let all = args.force.unwrap_or(false);
-        let command =
-            conversation::Command::Sleep { to: args.team.clone(), from: args.from_team, all };
-        let done = cx.submit(Command::Conversation(command)).await?;
-        let team = find(&done.state, &args.team)?.name.clone();
+        let (team, from) = (args.team, args.from_team);
+        let command = conversation::Command::Sleep { to: team.clone(), from: from.clone(), all };
+        let done = cx.submit(Command::Conversation(command)).await;
+        let done =
+            done.map_err(|error| blamed(cx, error, ("team", &team), from.as_deref(), None))?;
+        let team = find(&done.state, "team", &team)?.name.clone();
         let slept: Vec<_> = done
             .events
             .iter()
@@ -467,11 +522,10 @@ impl Tool for TeamWakeAll {
 
     async fn call(cx: &Call<'_>, args: TeamWakeAllArgs) -> Result<Reply, ToolError> {
         let began = now_ms(cx);
-        let partner = Partner::of(cx.caller());
         let state = cx.state();
         let from = args.from_team;
-        let is_self =
-            |team: &Team| team.name.as_str() == from.as_deref().unwrap_or(partner.as_str());
+        let partner = speaker(cx, &state, from.as_deref())?;
+        let is_self = |team: &Team| partner == Partner::Team(team.name.clone());
         let names: Vec<String> = state
             .teams
             .iter()
@@ -525,11 +579,9 @@ impl Tool for TeamReport {
 
     async fn call(cx: &Call<'_>, args: TeamReportArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
-        let team = find(&state, &args.team)?;
-        let is_other =
-            args.from_team.as_deref().is_some_and(|from| from != Partner::of(cx.caller()).as_str());
-        let conversation = own(cx, &state, team, args.from_team.as_deref())
-            .filter(|one| !is_other || state.conversations.visible(one.id, cx.caller()).is_ok());
+        let team = find(&state, "team", &args.team)?;
+        let partner = speaker(cx, &state, args.from_team.as_deref())?;
+        let conversation = state.conversations.of_pair(&partner, &team.name);
         let Some(conversation) = conversation else {
             return Ok(Reply::Json(json!({
                 "team": team.name.as_str(), "hasSession": false, "hasProcess": false, "output": "",
@@ -552,11 +604,13 @@ impl Tool for TeamReport {
         if conversation.current.is_some() {
             output.push_str(&cx.said(&conversation.agent));
         }
-        Ok(Reply::Json(json!({
+        let mut report = json!({
             "team": team.name.as_str(), "sessionId": conversation.id.to_string(), "hasSession": true,
             "hasProcess": is_awake(&state, conversation), "processState": phase, "agentId": conversation.agent.as_str(),
             "queued": conversation.queue.len(), "output": output, "timestamp": now_ms(cx),
-        })))
+        });
+        add_pid(cx, &mut report, conversation);
+        Ok(Reply::Json(report))
     }
 }
 
@@ -573,6 +627,8 @@ pub(crate) struct TeamCacheReadArgs {
     message_count: Option<i64>,
     /// `json` or `text`; default json.
     format: Option<String>,
+    /// Also what the agent did and when it started; default false.
+    include_protocol_messages: Option<bool>,
     /// The nextCursor of the last page.
     cursor: Option<String>,
 }
@@ -584,62 +640,51 @@ impl Tool for TeamCacheRead {
     type Args = TeamCacheReadArgs;
 
     async fn call(cx: &Call<'_>, args: TeamCacheReadArgs) -> Result<Reply, ToolError> {
-        const PAGE: usize = 50;
         let count = match args.message_count.map(u64::try_from) {
             None => MESSAGES_USUAL,
             Some(Ok(count)) if MESSAGES.contains(&count) => count,
-            Some(_) => return Err(invalid("messageCount must be between 1 and 100")),
+            Some(_) => {
+                return Err(invalid("messageCount", "messageCount must be between 1 and 100"));
+            }
         };
         let as_text = match args.format.as_deref() {
             None | Some("json") => false,
             Some("text") => true,
-            Some(_) => return Err(invalid("format is json or text")),
+            Some(_) => return Err(invalid("format", "format is json or text")),
+        };
+        let after = match args.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
+            None => None,
+            Some(cursor) => Some(TellId::parse(cursor).ok_or_else(|| {
+                invalid("cursor", "unknown cursor; pass the nextCursor of the last page, or none")
+            })?),
         };
         let state = cx.state();
         let conversation = session(cx, &state, &args.session_id)?;
-        let start = match args.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
-            None => 0,
-            Some(cursor) => cursor.parse().map_err(|_| {
-                invalid("unknown cursor; pass the nextCursor of the last page, or none")
-            })?,
-        };
         let all: Vec<_> = tells(&state, conversation).collect();
         let of = |wanted: fn(&Tell) -> bool| all.iter().filter(|tell| wanted(tell)).count();
         let stats = json!({
             "totalEntries": all.len(), "activeEntries": of(|tell| !tell.is_settled()),
             "completedEntries": of(|tell| progress_word(tell) == "completed"),
         });
-        let page: Vec<_> = all.iter().skip(start).take(PAGE).collect();
-        let next = start + page.len();
+        let wanted = cache::Wanted {
+            messages: args.include_messages.unwrap_or(true),
+            protocol: args.include_protocol_messages.unwrap_or(false),
+            n_messages: usize::try_from(count).unwrap_or(usize::MAX),
+            as_text,
+        };
+        let (entries, next) = cache::page(cx, &state, conversation, &all, after, wanted).await?;
         let mut answer = json!({"sessionId": conversation.id.to_string(), "stats": stats});
         if as_text {
-            let mut text = String::new();
-            for tell in page {
-                let _ =
-                    writeln!(text, "[{}] {}: {}", iso(tell.at), conversation.from, tell.message);
-                if let Progress::Settled { answer, at, .. } = &tell.progress {
-                    let status = progress_word(tell);
-                    let _ =
-                        writeln!(text, "[{}] {} ({status}): {answer}", iso(*at), conversation.to);
-                }
-            }
+            let text = entries.iter().filter_map(Value::as_str).collect::<String>();
             answer["text"] = text.into();
         } else {
-            let with = args.include_messages.unwrap_or(true);
-            let entries = page.into_iter().map(|tell| {
-                let mut entry = entry(tell, usize::try_from(count).unwrap_or(usize::MAX));
-                if !with && let Some(entry) = entry.as_object_mut() {
-                    entry.remove("messages");
-                }
-                entry
-            });
-            answer["entries"] = entries.collect();
+            answer["entries"] = entries.into();
         }
         if state.conversations.n_unread(&conversation.from) > 0 {
             let read = conversation::Command::Read { conversation: conversation.id };
             cx.submit(Command::Conversation(read)).await?;
         }
-        if next < all.len() {
+        if let Some(next) = next {
             answer["nextCursor"] = next.to_string().into();
         }
         Ok(Reply::Json(answer))
@@ -664,12 +709,7 @@ impl Tool for TeamCacheClear {
     type Args = TeamCacheClearArgs;
 
     async fn call(cx: &Call<'_>, args: TeamCacheClearArgs) -> Result<Reply, ToolError> {
-        let own = Partner::of(cx.caller());
-        if args.from_team.as_deref().is_some_and(|from| from != own.as_str())
-            && cx.caller().kind == teamster_core::token::Kind::Agent
-        {
-            return Err(invalid(format!("you are {own}; fromTeam must be left out or say so")));
-        }
+        speaker(cx, &cx.state(), args.from_team.as_deref())?;
         let id = session(cx, &cx.state(), &args.session_id)?.id;
         let command = conversation::Command::Clear { conversation: id };
         cx.submit(Command::Conversation(command)).await?;
@@ -697,8 +737,9 @@ impl Tool for TeamGetTeamName {
     type Args = TeamGetTeamNameArgs;
 
     async fn call(cx: &Call<'_>, args: TeamGetTeamNameArgs) -> Result<Reply, ToolError> {
-        if !args.pwd.starts_with('/') || args.pwd.len() > 4_096 || args.pwd.contains('\0') {
-            return Err(invalid("pwd must be an absolute path"));
+        let is_path = args.pwd.starts_with('/') && !args.pwd.contains(char::is_control);
+        if !is_path || args.pwd.len() > 4_096 {
+            return Err(invalid("pwd", "pwd must be an absolute path"));
         }
         let state = cx.state();
         Ok(Reply::Json(match state.teams.at(&args.pwd) {
@@ -758,6 +799,7 @@ impl Tool for TeamTeams {
                         "agentId": conversation.agent.as_str(), "sessionId": conversation.id.to_string(),
                         "messageCount": conversation.n_tells, "lastActivity": conversation.last_used_at.0,
                     });
+                    add_pid(cx, &mut shown["process"], conversation);
                 }
                 shown
             })

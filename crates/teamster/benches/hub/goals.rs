@@ -73,6 +73,8 @@ pub(crate) const GOALS: &[Goal] = &[
     ratio_at_most("growth_update_10k_vs_1k", 1.25),
     ratio_at_most("growth_update_100k_vs_1k", 1.25),
     ratio_at_most("growth_update_history_vs_1k", 1.25),
+    ratio_at_most("transcript_page_200k_vs_1k", 1.25),
+    ratio_at_most("transcript_page_1m_vs_1k", 1.25),
     at_most("draft_overhead_ms", 10.0),
     // Half a dozen syncs, one after the other: against a program that starts in 3 ms a slow disk is most of it.
     Goal { waits_for_disk: true, ..ratio_at_most("draft_begin_vs_by_hand", 5.0) },

@@ -31,6 +31,7 @@ mod results;
 mod size;
 mod start;
 mod sync;
+mod transcripts;
 mod waits;
 
 use std::path::{Path, PathBuf};
@@ -100,6 +101,7 @@ fn measurements() -> Vec<Measurement> {
     let others = [
         other("alone", true, alone::measure),
         other("growth", true, growth::measure),
+        other("transcript", true, transcripts::measure),
         other("append", true, append::measure),
         other("draft", true, drafts::measure),
         other("idle_agents", false, drafts::measure_idle),

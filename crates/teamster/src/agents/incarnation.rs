@@ -39,7 +39,7 @@ use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
 use super::remote::{self, NotThere, Ssh};
 use super::spending::Spending;
-use super::{Shared, outcome, until, worktree};
+use super::{Shared, outcome, retention, until, worktree};
 use crate::programs::{Driver, Ends, Program};
 use crate::secret;
 use crate::settings::Mcp;
@@ -93,10 +93,15 @@ enum Came {
 pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &str) -> End {
     let (id, incarnation) = (agent.id.clone(), agent.incarnation);
     let mut session = agent.session.as_deref();
+    let mut failed = End::ProgramFailed;
     let came = loop {
         let came = match begin(shared, agent, role, secret, session).await {
             Ok(talk) => talk.run().await,
-            Err(why) => Came::ToNothing(why),
+            // Nothing was started, so there is no program that others have to be spared from.
+            Err(why) => {
+                failed = End::Usual;
+                Came::ToNothing(why)
+            }
         };
         // The program may have lost it, or have been cut off before there was anything to keep.
         let Came::NotResumed(why) = came else { break came };
@@ -108,6 +113,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         session = None;
     };
     shared.live.ended(&agent.id);
+    shared.hub.pids().set(&agent.id, None);
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
         Came::Off(why) => {
@@ -125,11 +131,11 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         Came::ToSleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
         Came::ToNothing(why) | Came::NotResumed(why) if agent.lasts() => {
             let why = SleepWhy::NotStarted { says: why.into() };
-            (agent::Command::Sleep { id, incarnation, why }, End::ProgramFailed)
+            (agent::Command::Sleep { id, incarnation, why }, failed)
         }
         Came::ToNothing(why) | Came::NotResumed(why) => {
             let outcome = Outcome::failed(Ending::Crashed, why);
-            (agent::Command::End { id, incarnation, outcome }, End::ProgramFailed)
+            (agent::Command::End { id, incarnation, outcome }, failed)
         }
     };
     shared.tell(command).await;
@@ -156,6 +162,8 @@ struct Talk<'a> {
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
     transcript: Conversation,
     transcriber: Transcriber,
+    /// The last record that it wrote.
+    last_record: Option<u64>,
     guard: Guard,
     /// Tool calls that were seen; a program tells of one several times.
     calls: HashSet<String>,
@@ -333,7 +341,7 @@ async fn begin<'a>(
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
-        Conversation::new(format!("agent.{}", agent.id)).map_err(|error| error.to_string())?;
+        retention::transcript_of(agent.id.as_str()).map_err(|error| error.to_string())?;
     Ok(Talk {
         shared,
         agent,
@@ -345,6 +353,7 @@ async fn begin<'a>(
         dialogue,
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS),
+        last_record: None,
         guard: Guard::default(),
         calls: HashSet::new(),
         open_calls: HashSet::new(),
@@ -396,6 +405,7 @@ impl Talk<'_> {
         }
         let cost_microdollars = self.spend().await;
         // Whoever waits for an answer gets what was said so far.
+        let had_a_message = self.conversing.tell.is_some();
         match &came {
             Came::To(outcome) => {
                 self.settle(How::Terminated { why: outcome.summary.clone() }).await;
@@ -409,7 +419,14 @@ impl Talk<'_> {
             | Came::ToAPause { .. }
             | Came::NotResumed(_) => {}
         }
+        retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         match came {
+            // The message under way has paid for it; those behind it are answered by the next process.
+            Came::To(outcome) if had_a_message => {
+                let says = outcome.summary.to_string();
+                self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+                Came::ToSleep(SleepWhy::Idle)
+            }
             Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
             other => other,
         }
@@ -603,6 +620,7 @@ impl Talk<'_> {
             Event::Started(started) => {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
                 let session = started.session.clone();
+                self.shared.hub.pids().set(&id, self.process.program_pid());
                 self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
                 if self.agent.lasts() {
                     return self.next_tell(started.resumed).await;
@@ -668,7 +686,9 @@ impl Talk<'_> {
                 self.open_calls.remove(&id);
                 None
             }
-            Event::Prompted { .. }
+            Event::Told { .. }
+            | Event::Settled { .. }
+            | Event::Prompted { .. }
             | Event::Thought(_)
             | Event::Plan { .. }
             | Event::PermissionAnswered { .. }
@@ -949,7 +969,10 @@ impl Talk<'_> {
             Err(error) => return tracing::warn!(%error, "a record cannot be written"),
         };
         match self.shared.log.transcripts().append(&self.transcript, bytes).await {
-            Ok(number) => self.shared.live.grown(&self.agent.id, number),
+            Ok(number) => {
+                self.last_record = Some(number);
+                self.shared.live.grown(&self.agent.id, number);
+            }
             Err(error) => {
                 tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
             }

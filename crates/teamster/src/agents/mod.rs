@@ -12,6 +12,7 @@ mod outcome;
 mod reload;
 pub(crate) mod remote;
 mod resting;
+pub(crate) mod retention;
 mod spending;
 mod teams;
 mod until;
@@ -155,6 +156,8 @@ impl Runner {
         let watch = hub.watch(&Topic::Agents);
         let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
         let mut configured = self.shared.configured.changes();
+        let shared = self.shared.clone();
+        tasks::spawn("remove old transcripts", async move { retention::run(&shared).await });
         loop {
             // Noted before we look, so that nothing in between is missed.
             let seen = hub.state().seq();

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use teamster_core::agent::{self, Adoption, Agent, AskedLimits, NewAgent};
 use teamster_core::token::Token;
 use teamster_core::{Command, Event};
-use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
+
+use crate::agents::retention;
 
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
 use crate::agents::remote;
@@ -159,6 +160,8 @@ struct TranscriptQuery {
     /// How long to wait if there is nothing after it and the agent is under way.
     #[serde(default)]
     wait_ms: u64,
+    /// Leaves out what is from before this time, in milliseconds since 1970.
+    since_ms: Option<i64>,
 }
 
 async fn transcript(
@@ -166,10 +169,13 @@ async fn transcript(
     id: InPath,
     asked: Result<Query<TranscriptQuery>, QueryRejection>,
 ) -> Answer {
-    let (Path(id), Query(TranscriptQuery { after, wait_ms })) = (id?, asked?);
+    let (Path(id), Query(TranscriptQuery { mut after, wait_ms, since_ms })) = (id?, asked?);
     let agent = find(&api, &id)?;
-    let name = format!("agent.{id}");
-    let conversation = Conversation::new(name).map_err(|error| super::bad(error.to_string()))?;
+    let conversation =
+        retention::transcript_of(&id).map_err(|error| super::bad(error.to_string()))?;
+    if let Some(since_ms) = since_ms {
+        after = after.max(retention::last_before(&*api.log, &conversation, since_ms).await?);
+    }
     let read = || api.log.transcripts().read(&conversation, after, RECORDS_PAGE);
     let mut records = read().await?;
     if records.is_empty() && wait_ms > 0 && agent.is_live() {
@@ -202,5 +208,6 @@ async fn transcript(
         .iter()
         .map(|record| serde_json::from_slice(&record.bytes).unwrap_or(Value::Null))
         .collect();
-    Ok(Json(json!({"records": records, "last": last, "live": live})))
+    let forgotten = api.log.transcripts().extent(&conversation).await?.forgotten;
+    Ok(Json(json!({"records": records, "last": last, "live": live, "forgotten": forgotten})))
 }

@@ -10,17 +10,20 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::Command;
-use teamster_core::conversation::{self, How, Progress};
+use teamster_core::conversation::{self, How, NewTell, Progress};
 use teamster_core::ids::{ConversationId, TellId};
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
+use teamster_core::{Command, Event};
 use teamster_mcp::Hub as _;
 
-use super::{Answer, Api, InPath, LOG_WAIT_MAX, Problem, submit};
+use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/api/tells/{id}", get(show)).route("/api/tells/{id}/cancel", post(cancel))
+    Router::new()
+        .route("/api/tells", post(tell))
+        .route("/api/tells/{id}", get(show))
+        .route("/api/tells/{id}/cancel", post(cancel))
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,6 +49,36 @@ fn find(api: &Api, which: &str) -> Result<(TellId, ConversationId), Problem> {
     Ok((id, tell.conversation))
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewMessage {
+    to: String,
+    from: Option<String>,
+    message: String,
+    /// Whether the answer is waited for; else it is unread until somebody reads it.
+    wait: bool,
+}
+
+/// Tells a team something; its answer is asked for by the id.
+async fn tell(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    asked: Given<NewMessage>,
+) -> Answer {
+    let Json(NewMessage { to, from, message, wait }) = asked?;
+    let new = NewTell { to, from, message, is_awaited: wait };
+    let command = Command::Conversation(conversation::Command::Tell(new));
+    let done = submit(&api, &token, command).await?;
+    let told = done.events.iter().find_map(|event| match event {
+        Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
+            Some(json!({"tellId": id.to_string(), "sessionId": conversation.to_string()}))
+        }
+        _ => None,
+    });
+    let none = || Problem(StatusCode::INTERNAL_SERVER_ERROR, "the message left no trace".into());
+    Ok(Json(told.ok_or_else(none)?))
+}
+
 /// Takes a message back that is not begun; says how it stands.
 async fn cancel(
     State(api): State<Api>,
@@ -61,7 +94,6 @@ async fn cancel(
 
 async fn show(
     State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
     id: InPath,
     asked: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Answer {
@@ -82,10 +114,6 @@ async fn show(
     }
     let state = api.hub.state();
     let tell = state.conversations.tell(id).ok_or_else(|| unknown(&which))?;
-    if tell.is_settled() {
-        let read = conversation::Command::Read { conversation };
-        submit(&api, &token, Command::Conversation(read)).await?;
-    }
     let agent = state.conversations.get(conversation).map(|conversation| &conversation.agent);
     let (status, answer, reason) = match &tell.progress {
         Progress::Queued => ("queued", String::new(), None),

@@ -1,6 +1,6 @@
 //! `teamster draft`, `await`, `kill`, `agents`, `agent show` and `dossiers`: agents for people.
 
-mod render;
+pub(super) mod render;
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, fitted, print, say};
+use super::{connect_to_hub, dim, fitted, print, say};
 use crate::api::ENDED_PAGE;
 use crate::client::{Client, in_path};
 use crate::config::DataFiles;
@@ -285,6 +285,10 @@ async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> an
         let wait_ms = if caught_up { WAIT_MS } else { 0 };
         let path = format!("{}/transcript?after={after}&wait_ms={wait_ms}", path(id));
         let page = client.get(&path).await?;
+        let forgotten = page["forgotten"].as_u64().unwrap_or_default();
+        if forgotten > after && !as_json {
+            print(&dim(&format!("(the records up to {forgotten} were removed)")))?;
+        }
         for record in page["records"].as_array().into_iter().flatten() {
             if as_json {
                 print(&record.to_string())?;

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod down;
 mod export;
+mod fork;
 mod launch;
 mod log;
 mod mcp;
@@ -21,6 +22,7 @@ mod status;
 mod team;
 mod token;
 mod tool;
+mod transcript;
 mod up;
 mod yak;
 
@@ -81,7 +83,9 @@ enum Verb {
     /// Take a message to a team back that is not begun
     Cancel(team::CancelArgs),
     /// Show what was said in a conversation
-    Transcript(team::TranscriptArgs),
+    Transcript(transcript::TranscriptArgs),
+    /// Print the command that opens a copy of a conversation's session in its program's own terminal
+    Fork(fork::ForkArgs),
     /// Show what waits for you
     Questions(question::QuestionsArgs),
     /// Answer a question
@@ -170,7 +174,8 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Wake(args) => wait_for(team::wake(&data, args)),
         Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
         Verb::Cancel(args) => wait_for(team::cancel(&data, args)),
-        Verb::Transcript(args) => wait_for(team::transcript(&data, args)),
+        Verb::Transcript(args) => wait_for(transcript::run(&data, args)),
+        Verb::Fork(args) => fork::run(&data, args),
         Verb::Questions(args) => wait_for(question::list(&data, args)),
         Verb::Answer(args) => wait_for(question::answer(&data, args)),
         Verb::Budget(args) => wait_for(budget::run(&data, args)),
@@ -224,6 +229,14 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.write_all(b"\n")?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Prints a piece of data, without ending its line.
+fn put(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())
 }

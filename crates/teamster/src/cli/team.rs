@@ -1,4 +1,4 @@
-//! `teamster tell`, `wake`, `sleep`, `team`, `teams` and `transcript`: other projects' agents for people.
+//! `teamster tell`, `cancel`, `wake`, `sleep`, `team` and `teams`: other projects' agents for people.
 
 mod edit;
 mod table;
@@ -123,8 +123,9 @@ pub(super) async fn tell(data: &DataFiles, args: TellArgs) -> anyhow::Result<()>
     }
     let mut client = connect_to_hub(data).await?;
     // The message is sent once; its answer is waited for by reading it again, however long that takes.
-    let arguments = json!({"toTeam": args.team, "message": message, "fromTeam": args.from, "waitForResponse": false});
-    let told = call(&mut client, "team_tell", &arguments).await?;
+    let asked =
+        json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
+    let told = client.post("/api/tells", &asked).await?;
     let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
     if args.no_wait {
         if args.json {
@@ -206,48 +207,4 @@ pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<(
         return table::print_once(&mut client).await;
     }
     table::show(&mut client).await
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct TranscriptArgs {
-    /// The conversation, such as CONV-1, or the team that told
-    from: String,
-
-    /// The team that was told
-    to: Option<String>,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub(super) async fn transcript(data: &DataFiles, args: TranscriptArgs) -> anyhow::Result<()> {
-    let mut client = connect_to_hub(data).await?;
-    let session = match &args.to {
-        None => args.from.clone(),
-        Some(to) => {
-            let arguments = json!({"team": to, "fromTeam": args.from});
-            let report = call(&mut client, "team_report", &arguments).await?;
-            let session = report["sessionId"].as_str();
-            session.with_context(|| format!("{} has told {to} nothing yet", args.from))?.to_owned()
-        }
-    };
-    let mut cursor = Value::Null;
-    loop {
-        let format = if args.json { "json" } else { "text" };
-        let arguments =
-            json!({"sessionId": session, "format": format, "messageCount": 100, "cursor": cursor});
-        let page = call(&mut client, "team_cache_read", &arguments).await?;
-        if args.json {
-            for entry in page["entries"].as_array().into_iter().flatten() {
-                print(&entry.to_string())?;
-            }
-        } else {
-            print(word(&page, "text").trim_end())?;
-        }
-        cursor = page["nextCursor"].clone();
-        if cursor.is_null() {
-            return Ok(());
-        }
-    }
 }

@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use teamster_core::agent::{self, AgentId};
 use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
+use teamster_log::{Conversation, Log};
 use teamster_mcp::Hub;
-use teamster_mcp::hub::{Aside, Done, Failure, Listens, StepsBack, Waits, Watch};
+use teamster_mcp::hub::{Aside, Asked, Done, Failure, Listens, StepsBack, Waits, Watch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
+use super::pids::Pids;
 use super::trees::{Left, Trees};
 use super::unheard::Unheard;
 use super::waiters::Waiters;
@@ -31,6 +34,7 @@ pub struct Handle {
     pub(super) inputs: mpsc::Sender<Input>,
     pub(super) project: Arc<Project>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) log: Arc<dyn Log>,
 }
 
 /// What the loop publishes.
@@ -41,6 +45,7 @@ pub(super) struct Shared {
     pub(super) words: Words,
     pub(super) trees: Arc<Trees>,
     pub(super) unheard: Arc<Unheard>,
+    pub(super) pids: Pids,
     pub(super) written: Written,
 }
 
@@ -87,6 +92,11 @@ impl Handle {
         &self.shared.words
     }
 
+    /// Returns the processes of agents.
+    pub fn pids(&self) -> &Pids {
+        &self.shared.pids
+    }
+
     /// Returns who does nothing but wait.
     pub fn idlers(&self) -> &Arc<Idlers> {
         &self.shared.idlers
@@ -111,6 +121,26 @@ impl Handle {
     pub fn n_wakes(&self) -> usize {
         self.shared.waiters.n_wakes()
     }
+}
+
+/// Returns the newest records of a piece of a transcript.
+async fn records(log: Arc<dyn Log>, asked: Asked) -> Result<Vec<Value>, String> {
+    let Asked { agent, after, up_to, n_records } = asked;
+    let name = format!("agent.{agent}");
+    let transcript = Conversation::new(name).map_err(|error| error.to_string())?;
+    let failed = |error: teamster_log::Error| error.to_string();
+    let extent = log.transcripts().extent(&transcript).await.map_err(failed)?;
+    let up_to = up_to.unwrap_or(extent.last).min(extent.last);
+    let mut after = after.max(extent.forgotten).max(up_to.saturating_sub(n_records as u64));
+    let mut found = Vec::new();
+    while after < up_to {
+        let page = log.transcripts().read(&transcript, after, n_records).await.map_err(failed)?;
+        let Some(last) = page.last() else { break };
+        after = last.number;
+        let asked = page.iter().filter(|record| record.number <= up_to);
+        found.extend(asked.map(|record| serde_json::from_slice(&record.bytes).unwrap_or_default()));
+    }
+    Ok(found)
 }
 
 impl Hub for Handle {
@@ -157,6 +187,14 @@ impl Hub for Handle {
 
     fn said(&self, agent: &AgentId) -> String {
         self.shared.words.get(agent)
+    }
+
+    fn pid(&self, agent: &AgentId) -> Option<u32> {
+        self.shared.pids.get(agent)
+    }
+
+    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>> {
+        Box::pin(records(self.log.clone(), asked))
     }
 
     fn project_commit(&self) -> BoxFuture<'_, Option<String>> {

@@ -5,6 +5,7 @@ mod fair;
 mod handle;
 mod idlers;
 mod open;
+mod pids;
 mod trees;
 mod unheard;
 mod waiters;

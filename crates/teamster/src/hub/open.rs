@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::decider::{Decider, Ended, Input, Snapshots};
 use super::handle::{Handle, Shared};
+use super::pids::Pids;
 use super::waiters::Waiters;
 use super::words::Words;
 use super::written::Written;
@@ -106,6 +107,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         words: Words::default(),
         trees: Arc::default(),
         unheard: Arc::default(),
+        pids: Pids::default(),
         written: Written::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
@@ -114,6 +116,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         inputs: sender,
         project: Arc::new(project),
         clock: clock.clone(),
+        log: log.clone(),
     };
     let start = Start { log, clock, random, shared, inputs, head, state, snapshots, in_snapshot };
     Ok(Opened { handle, run: Decider::new(start).run().boxed() })

@@ -35,6 +35,11 @@ impl World {
 
     pub(crate) fn crash_and_start_again(&mut self) {
         self.hub.end(Signal::KILL);
+        self.start_again();
+    }
+
+    /// Starts another hub on the data of one that has ended.
+    pub(crate) fn start_again(&mut self) {
         self.hub = Hub::start_with(up(&self.home), &self.home.path().join("data"));
     }
 

@@ -7,162 +7,20 @@
     reason = "when an account has something left again is said in real time, and a broken fixture should panic"
 )]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::hub::{Hub, TEAMSTER, command};
-use crate::real_agents::find;
+use crate::driven::{CUT_OFF, Driven, story};
 use crate::scripted_model::{Script, ScriptedModel, Step};
-use crate::unattended::first_line;
 
 const PROGRAMS: [&str; 3] = ["claude", "codex", "goose"];
 
-/// A hub that knows real programs, which ask a scripted model.
-struct Team {
-    hub: Hub,
-    home: TempDir,
-}
+/// It asks before it acts, as the others do by themselves.
+const GOOSE_ASKS: &str = "set.GOOSE_MODE = \"approve\"\n";
 
-impl Team {
-    /// Starts a hub with these programs, the first of which plays the built-in roles; a role named as a program is played
-    /// by that. Returns nothing where one of them is not installed.
-    fn start(programs: &[&str], settings: &str, model: &ScriptedModel) -> Option<Self> {
-        Self::start_with(programs, settings, "", model)
-    }
-
-    /// Starts one whose programs are given these variables, too.
-    fn start_with(
-        programs: &[&str],
-        settings: &str,
-        variables: &str,
-        model: &ScriptedModel,
-    ) -> Option<Self> {
-        let found: Option<Vec<(&str, PathBuf)>> =
-            programs.iter().map(|name| Some((*name, find(name)?))).collect();
-        let home = tempfile::tempdir().expect("a temporary directory");
-        for directory in ["config/teamster", "work", "tmp", ".codex"] {
-            std::fs::create_dir_all(home.path().join(directory)).expect("it can be made");
-        }
-        let known: String = found?
-            .iter()
-            .map(|(name, path)| {
-                let command = path.to_string_lossy();
-                // Without these Claude Code would look for servers that are not there.
-                format!(
-                    "[programs.{name}]\ncommand = {command:?}\n\
-                     set.CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\"\n\
-                     set.DISABLE_TELEMETRY = \"1\"\nset.DISABLE_ERROR_REPORTING = \"1\"\n{variables}\
-                     [roles.{name}]\nprogram = \"{name}\"\nprompt = \"Work.\"\n"
-                )
-            })
-            .collect();
-        let first = programs[0];
-        let write = |path: &str, text: String| {
-            std::fs::write(home.path().join(path), text).expect("it can be written");
-        };
-        let settings = format!("program = \"{first}\"\n{settings}\n{known}");
-        write("config/teamster/teamster.toml", settings);
-        let codex_settings = format!(
-            "model = \"scripted\"\nmodel_provider = \"scripted\"\n\
-             [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\n\
-             wire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n",
-            model.url
-        );
-        write(".codex/config.toml", codex_settings);
-        let hub = Hub::start_with(up(&home, &model.url), &home.path().join("data"));
-        Some(Self { hub, home })
-    }
-
-    /// Drafts an agent as a person does.
-    fn draft(&self, role: &str, prompt: &str, more: &[&str]) -> Output {
-        let mut command = self.hub.command();
-        command.current_dir(self.home.path().join("work"));
-        command.args(["draft", role, prompt]).args(more).output().expect("it starts")
-    }
-
-    fn agent(&self, id: &str) -> Value {
-        let all = self.hub.ok(&["agents", "--all", "--json"]);
-        let all: Vec<Value> = serde_json::from_str(&all).expect("it is JSON");
-        all.into_iter().find(|agent| agent["id"] == id).expect("the agent is known")
-    }
-
-    /// Follows the log up to a line that says this, and fails if the agent ends before.
-    fn until_said(&self, id: &str, what: &str) -> String {
-        let ends = [" completed (", " aborted (", " crashed (", " timed out ("];
-        let ends = ends.map(|ending| format!("agent {id}{ending}"));
-        let line = first_line(&self.hub, &["log", "--follow"], |line| {
-            line.contains(what) || ends.iter().any(|end| line.contains(end))
-        });
-        let told = || format!("{}\n{}", self.hub.ok(&["log"]), self.transcript(id));
-        assert!(line.contains(what), "{what} is not said before {line}\n{}", told());
-        line
-    }
-
-    fn transcript(&self, id: &str) -> String {
-        self.hub.ok(&["agent", "show", id, "--json"])
-    }
-
-    /// Returns what an agent did to the list of tasks, oldest first.
-    fn did(&self, id: &str) -> Vec<String> {
-        let log = self.hub.log().into_iter();
-        log.filter(|(by, what)| by == id && what.starts_with("TAS-"))
-            .map(|(_, what)| what)
-            .collect()
-    }
-
-    /// Reads a file of the directory that agents work in.
-    fn file(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.home.path().join("work").join(name)).ok()
-    }
-
-    /// Neither a process of an agent is left nor its private files; the hub's home is theirs, too.
-    fn assert_nothing_is_left(&self) {
-        // It may have ended while we look.
-        let read = |file: PathBuf| {
-            String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).replace('\0', " ")
-        };
-        let home = self.home.path().to_string_lossy();
-        let processes = std::fs::read_dir("/proc").expect("it can be read");
-        let left: Vec<String> = processes
-            .map(|entry| entry.expect("it can be read").path())
-            .filter(|process| read(process.join("environ")).contains(&*home))
-            .map(|process| read(process.join("cmdline")))
-            .filter(|line| !line.starts_with(TEAMSTER))
-            .collect();
-        assert_eq!(left, Vec::<String>::new());
-        let files = std::fs::read_dir(self.home.path().join("tmp")).expect("it can be read");
-        let private = files
-            .map(|entry| entry.expect("it can be read").file_name())
-            .filter(|name| name.to_string_lossy().starts_with("teamster-launch-"));
-        assert_eq!(private.count(), 0);
-    }
-}
-
-fn up(home: &TempDir, model_url: &str) -> Command {
-    let mut up = command(&home.path().join("data"));
-    up.current_dir(home.path().join("work"))
-        .env("HOME", home.path())
-        .env("TMPDIR", home.path().join("tmp"))
-        .env("XDG_CONFIG_HOME", home.path().join("config"))
-        .env("ANTHROPIC_BASE_URL", model_url)
-        .env("ANTHROPIC_API_KEY", "dummy")
-        .env("OPENAI_HOST", model_url)
-        .env("OPENAI_API_KEY", "dummy")
-        .env("GOOSE_PROVIDER", "openai")
-        .env("GOOSE_MODEL", "scripted")
-        // It asks before it acts, as the others do by themselves.
-        .env("GOOSE_MODE", "approve")
-        .env("GOOSE_DISABLE_KEYRING", "1")
-        .arg("up");
-    up
-}
-
-fn story(model: &ScriptedModel) -> String {
-    model.requests().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+fn start(programs: &[&str], settings: &str, model: &ScriptedModel) -> Option<Driven> {
+    Driven::start_with(programs, settings, GOOSE_ASKS, model)
 }
 
 fn add(content: &str) -> Step {
@@ -206,7 +64,7 @@ async fn check_that_a_person_decides(program: &str) {
     );
     let model = ScriptedModel::start([script]).await;
     let ask = "[permissions]\notherwise = \"ask\"\n";
-    let Some(team) = Team::start(&[program], ask, &model) else { return };
+    let Some(team) = start(&[program], ask, &model) else { return };
     assert!(team.draft("coder", TIDY, &[]).status.success());
     for (number, command, answer) in [("Q-1", &denied, "deny"), ("Q-2", &allowed, "allow")] {
         team.until_said("coder-1", &format!("{number}: coder-1 asks"));
@@ -250,8 +108,6 @@ async fn a_person_decides_what_goose_may_do() {
 }
 
 const CHORE: &str = "Wash all the windows.";
-/// How the hub begins to tell an agent that it goes on.
-const CUT_OFF: &str = "You were cut off in the middle of your work.";
 /// Claude Code tells when a limit ends only to those who have a subscription, which is what it takes such a token for. It
 /// cannot ask anybody else about it.
 const SUBSCRIBED: &str = "set.CLAUDE_CODE_OAUTH_TOKEN = \"dummy\"\nset.ANTHROPIC_API_KEY = \"\"\n\
@@ -278,7 +134,11 @@ async fn check_that_a_limit_parks(program: &str, variables: &str, by: By) {
         Script::new(CHORE, [add("wash the last window"), Step::UsedUp { until_unix_s }]),
     ];
     let model = ScriptedModel::start(scripts).await;
-    let Some(team) = Team::start_with(&[program], "", variables, &model) else { return };
+    let Some(team) =
+        Driven::start_with(&[program], "", &format!("{GOOSE_ASKS}{variables}"), &model)
+    else {
+        return;
+    };
     assert!(team.draft("coder", CHORE, &[]).status.success());
     team.until_said("coder-1", "agent coder-1 is parked");
     let session = team.agent("coder-1")["session"].clone();
@@ -352,7 +212,7 @@ async fn claude_leads_a_codex_and_a_goose() {
         Script::new(LEAD, lead),
     ];
     let model = ScriptedModel::start(scripts).await;
-    let Some(team) = Team::start(&PROGRAMS, "", &model) else { return };
+    let Some(team) = start(&PROGRAMS, "", &model) else { return };
     let output = team.draft("coordinator", LEAD, &["--wait"]);
     let told = format!("{output:?}\n{}\n{}", story(&model), team.hub.ok(&["log"]));
     assert!(output.status.success(), "{told}");
@@ -375,8 +235,6 @@ async fn claude_leads_a_codex_and_a_goose() {
     let transcript = team.transcript("coordinator-1");
     assert!(transcript.contains("Swept.") && transcript.contains("Mopped."), "{transcript}");
     team.assert_nothing_is_left();
-    let tokens = team.hub.ok(&["token", "list"]);
-    assert!(!["coordinator", "codex", "goose"].iter().any(|id| tokens.contains(id)), "{tokens}");
 }
 
 async fn check_that_a_budget_holds(budget: [&str; 2], refusal: &str) {
@@ -386,7 +244,7 @@ async fn check_that_a_budget_holds(budget: [&str; 2], refusal: &str) {
     let model = ScriptedModel::start(scripts).await;
     // A request takes ten tokens each way.
     let price = "[prices.scripted]\ninput = 10_000\noutput = 10_000\n";
-    let Some(team) = Team::start(&["claude", "codex"], price, &model) else { return };
+    let Some(team) = start(&["claude", "codex"], price, &model) else { return };
     let output = team.draft("coordinator", LEAD, &["--wait", budget[0], budget[1]]);
     let transcript = team.transcript("coordinator-1");
     let told = format!("{output:?}\n{}\n{}", story(&model), team.hub.ok(&["log"]));

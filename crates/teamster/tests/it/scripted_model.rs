@@ -46,6 +46,8 @@ pub(crate) enum Step {
     Hang,
     /// Begins to say this, and never goes on. Some agents can be interrupted only then.
     Stall(String),
+    /// Says the first part, and the second when the test says so: see [`ScriptedModel::let_go_on`].
+    Held(String, String),
     /// Says, as the vendor does, that the account has nothing left until then.
     UsedUp {
         until_unix_s: u64,
@@ -61,6 +63,7 @@ impl Step {
         Self::Call { tool: tool.to_owned(), arguments }
     }
 
+    /// Says this; `"${team_tell.response}"` stands for what a tool answered, as in the arguments of a call.
     pub(crate) fn say(text: &str) -> Self {
         Self::Say(text.to_owned())
     }
@@ -79,6 +82,8 @@ struct Shared {
     requests: Mutex<Vec<Request>>,
     asked: tokio::sync::Notify,
     given_up: tokio::sync::Notify,
+    /// The prompts that need not be held any longer.
+    let_go: tokio::sync::watch::Sender<Vec<String>>,
 }
 
 /// A request that is not answered; its end is noticed.
@@ -96,6 +101,8 @@ impl Drop for Hanging {
 pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) offered_tools: Vec<String>,
+    /// What the user has said so far, as the agent remembers it.
+    heard: Vec<String>,
     answer: Answer,
 }
 
@@ -106,6 +113,8 @@ enum Answer {
     Step { prompt: String, step: usize, reply: Reply },
     /// The script says not to answer, or no more than these words.
     Hung { prompt: String, step: usize, words: Option<String> },
+    /// The script says to answer in two parts.
+    Held { prompt: String, step: usize, parts: [String; 2] },
     /// The script says that the account has nothing left.
     UsedUp { prompt: String, step: usize, until_unix_s: u64 },
     /// The script could not go on; the agent is told the reason as the model's words.
@@ -129,6 +138,7 @@ impl ScriptedModel {
             requests: Mutex::default(),
             asked: tokio::sync::Notify::new(),
             given_up: tokio::sync::Notify::new(),
+            let_go: tokio::sync::watch::Sender::default(),
         });
         let router = Router::new()
             .fallback(serve)
@@ -160,19 +170,41 @@ impl ScriptedModel {
 
     /// Waits until the model was asked for this step of the script for `prompt`.
     pub(crate) async fn until_asked(&self, prompt: &str, step: usize) {
-        let asked = |request: &Request| match &request.answer {
+        self.until_asked_by(prompt, step, 1).await;
+    }
+
+    /// Waits until the model was asked for it so many times.
+    pub(crate) async fn until_asked_by(&self, prompt: &str, step: usize, n_times: usize) {
+        let asked = |request: &&Request| match &request.answer {
             Answer::Step { prompt: of, step: at, .. }
             | Answer::Hung { prompt: of, step: at, .. }
+            | Answer::Held { prompt: of, step: at, .. }
             | Answer::UsedUp { prompt: of, step: at, .. } => of == prompt && *at == step,
             Answer::Stuck { .. } | Answer::Aside | Answer::Other(_) => false,
         };
         loop {
             let more = self.shared.asked.notified();
-            if self.requests().iter().any(asked) {
+            if self.requests().iter().filter(asked).count() >= n_times {
                 return;
             }
             more.await;
         }
+    }
+
+    /// Has what was held for `prompt` said, now and whenever it is asked for.
+    pub(crate) fn let_go_on(&self, prompt: &str) {
+        self.shared.let_go.send_modify(|all| all.push(prompt.to_owned()));
+    }
+
+    /// Returns what the user had said, as the agent remembers it, when it was last asked about `prompt`.
+    pub(crate) fn heard_with(&self, prompt: &str) -> Vec<String> {
+        let requests = self.requests();
+        let request = requests.iter().rev().find(|request| {
+            let heard = request.heard.last();
+            !matches!(request.answer, Answer::Aside)
+                && heard.is_some_and(|last| last.contains(prompt))
+        });
+        request.expect("the prompt was heard").heard.clone()
     }
 
     /// Waits until an agent no longer waits for an answer that does not come.
@@ -216,6 +248,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hung { prompt, step, .. } => write!(f, "{prompt:?} step {step}: no answer"),
+            Self::Held { prompt, step, .. } => write!(f, "{prompt:?} step {step}: held"),
             Self::UsedUp { prompt, step, .. } => write!(f, "{prompt:?} step {step}: used up"),
             Self::Step { prompt, step, reply: Reply::Text(text) } => {
                 write!(f, "{prompt:?} step {step}: {text:?}")
@@ -236,6 +269,7 @@ impl Answer {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
             Self::Hung { words: Some(words), .. } => Reply::Text(words.clone()),
+            Self::Held { parts, .. } => Reply::Text(parts.concat()),
             Self::Hung { words: None, .. } | Self::UsedUp { .. } | Self::Aside | Self::Other(_) => {
                 Reply::Text("ok".to_owned())
             }
@@ -263,7 +297,7 @@ async fn serve(
             let message = "the scripted model has no such path";
             (StatusCode::NOT_FOUND, json!({"error": {"message": message}}))
         };
-        shared.record(format!("{method} {path}"), Vec::new(), Answer::Other(status));
+        shared.record(format!("{method} {path}"), None, Answer::Other(status));
         return (status, axum::Json(answer)).into_response();
     };
 
@@ -278,8 +312,12 @@ async fn serve(
         Answer::UsedUp { until_unix_s, .. } => Some((api.used_up)(until_unix_s)),
         _ => None,
     };
+    let held = match &answer {
+        Answer::Held { prompt, parts, .. } => Some((prompt.clone(), parts.clone())),
+        _ => None,
+    };
     let reply = answer.reply();
-    shared.record(format!("{method} {path}"), conversation.tools, answer);
+    shared.record(format!("{method} {path}"), Some(&conversation), answer);
     if hangs {
         let _hanging = Hanging(shared);
         return std::future::pending().await;
@@ -291,6 +329,33 @@ async fn serve(
     // Call ids must be unique within a conversation, which has a longer history at every request.
     let id = format!("call_{}", conversation.turns.len());
     let whole = (api.whole)(&reply, &id, body["model"].as_str().unwrap_or("scripted"));
+    if let Some((prompt, parts)) = held {
+        let model = body["model"].as_str().unwrap_or("scripted").to_owned();
+        let part = |n: usize| {
+            let stream = (api.stream)(&(api.whole)(&Reply::Text(parts[n].clone()), &id, &model));
+            let at = stream.find(&parts[n]).expect("the words are streamed");
+            let start = stream[..at].rfind("\n\n").map_or(0, |at| at + 2);
+            (start, at + stream[at..].find("\n\n").expect("an event ends") + 2, stream)
+        };
+        let (_, end, first) = part(0);
+        let (start, second_end, second) = part(1);
+        // The end of the whole repeats all of it, where a vendor does so.
+        let all = (api.stream)(&whole);
+        let at = all.find(&parts.concat()).expect("the words are streamed");
+        let rest = at + all[at..].find("\n\n").expect("an event ends") + 2;
+        let rest = format!("{}{}", &second[start..second_end], &all[rest..]);
+        let begun = Bytes::from(first[..end].to_owned());
+        let begun =
+            futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(begun) });
+        let rest = futures_util::stream::once(async move {
+            let mut let_go = shared.let_go.subscribe();
+            // The model goes on for as long as the test does.
+            let _ = let_go.wait_for(|all| all.contains(&prompt)).await;
+            Ok(Bytes::from(rest))
+        });
+        let stream = axum::body::Body::from_stream(futures_util::StreamExt::chain(begun, rest));
+        return ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response();
+    }
     if let Some(words) = stalls_at {
         let stream = (api.stream)(&whole);
         let begun = stream.find(&words).and_then(|at| Some(at + stream[at..].find("\n\n")? + 2));
@@ -313,8 +378,14 @@ async fn serve(
 }
 
 impl Shared {
-    fn record(&self, path: String, offered_tools: Vec<String>, answer: Answer) {
-        let request = Request { path, offered_tools, answer };
+    fn record(&self, path: String, conversation: Option<&Conversation>, answer: Answer) {
+        let offered_tools = conversation.map(|one| one.tools.clone()).unwrap_or_default();
+        let heard = conversation.into_iter().flat_map(|one| &one.turns);
+        let heard = heard.filter_map(|turn| match turn {
+            Turn::User(text) if !text.is_empty() => Some(text.clone()),
+            Turn::User(_) | Turn::Reply | Turn::Result(_) => None,
+        });
+        let request = Request { path, offered_tools, heard: heard.collect(), answer };
         self.requests.lock().expect("no request panicked").push(request);
         self.asked.notify_waiters();
     }
@@ -339,6 +410,10 @@ impl Shared {
             Step::Stall(words) => {
                 return Answer::Hung { prompt, step, words: Some(words.clone()) };
             }
+            Step::Held(said, rest) => {
+                let parts = [said.clone(), rest.clone()];
+                return Answer::Held { prompt, step, parts };
+            }
             Step::UsedUp { until_unix_s } => {
                 return Answer::UsedUp { prompt, step, until_unix_s: *until_unix_s };
             }
@@ -356,10 +431,14 @@ impl Shared {
 impl Script {
     fn reply(&self, step: usize, since: &[Turn], tools: &[String]) -> Result<Reply, String> {
         match &self.steps[step] {
-            Step::Hang | Step::Stall(_) | Step::UsedUp { .. } => {
+            Step::Hang | Step::Stall(_) | Step::Held(..) | Step::UsedUp { .. } => {
                 Err("there is no reply".to_owned())
             }
-            Step::Say(text) => Ok(Reply::Text(text.clone())),
+            Step::Say(text) => {
+                let text = Value::String(text.clone());
+                let text = fill(&text, &|tool, field| self.field(tool, field, since))?;
+                Ok(Reply::Text(text.as_str().map_or_else(|| text.to_string(), str::to_owned)))
+            }
             Step::Call { tool, arguments } => {
                 let offered = find_tool(tool, tools).ok_or_else(|| {
                     format!("the tool {tool} is not offered, only {}", tools.join(", "))
@@ -723,6 +802,7 @@ fn check(api: &Api, body: &Value, expected: Expect) {
         requests: Mutex::default(),
         asked: tokio::sync::Notify::new(),
         given_up: tokio::sync::Notify::new(),
+        let_go: tokio::sync::watch::Sender::default(),
     };
     expected.assert_eq(&shared.answer(&(api.read)(body)).to_string());
 }

@@ -11,6 +11,7 @@
 )]
 
 mod agents;
+mod conversations;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

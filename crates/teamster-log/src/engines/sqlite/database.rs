@@ -6,13 +6,16 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ffi};
 
 use super::super::{OpenError, Synchronous};
-use crate::{CommitId, Hash, Head};
+use super::sealed;
+use crate::{CommitId, Conversation, Error, Extent, Hash, Head};
 
-/// The version of the tables, kept in SQLite's `user_version`.
-const VERSION: u32 = 1;
+/// The newest version of the tables, kept in SQLite's `user_version`. A database becomes one of this version when records
+/// are first forgotten: a program that does not know of that would take them for damage, and use their numbers again.
+pub(super) const VERSION: u32 = 2;
 
 /// `body` is TEXT so that people can read a log with sqlite3. A commit's `prev` is the `hash` of the row before it.
-/// `repairs` is written to settle a failed transaction: see `writer.rs`.
+/// `repairs` is written to settle a failed transaction: see `writer.rs`. Of a transcript whose oldest records are
+/// forgotten, record 0 says which is the last of those: see `sealed.rs`.
 const TABLES: &str = "
     CREATE TABLE commits (
         number INTEGER PRIMARY KEY,
@@ -117,6 +120,29 @@ pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
         })
         .optional()
         .map(|head| head.unwrap_or(Head::EMPTY))
+}
+
+/// Returns which records of a conversation there are.
+pub(super) fn extent(
+    connection: &Connection,
+    conversation: &Conversation,
+) -> rusqlite::Result<Result<Extent, Error>> {
+    let kept: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT record FROM transcripts WHERE conversation = ? AND number = 0")?
+        .query_row([conversation.as_str()], |row| row.get(0))
+        .optional()?;
+    let forgotten = match kept.map(|kept| sealed::forgotten(conversation, kept)) {
+        None => 0,
+        Some(Some(forgotten)) => forgotten,
+        Some(None) => {
+            let conversation = conversation.clone();
+            return Ok(Err(Error::DamagedRecord { conversation, number: 0 }));
+        }
+    };
+    let last = connection
+        .prepare_cached("SELECT coalesce(max(number), 0) FROM transcripts WHERE conversation = ?")?
+        .query_row([conversation.as_str()], |row| number(row, 0))?;
+    Ok(Ok(Extent { forgotten, last: last.max(forgotten) }))
 }
 
 pub(super) fn commit_id(row: &Row<'_>, column: usize) -> rusqlite::Result<CommitId> {

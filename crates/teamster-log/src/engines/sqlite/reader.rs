@@ -9,7 +9,7 @@ use super::super::OpenError;
 use super::super::page::Page;
 use super::database::{self, to_column};
 use super::{acknowledged, sealed};
-use crate::{Commit, Conversation, Error, Hash, Head, Record};
+use crate::{Commit, Conversation, Error, Extent, Hash, Head, Record};
 
 /// Waits for the disk: call it where that is allowed.
 pub(super) struct Reader {
@@ -83,6 +83,9 @@ impl Reader {
     ) -> Result<Vec<Record>, Error> {
         let failed = |error| Error::failed(format!("read the transcript of {conversation}"), error);
         let connection = self.connection();
+        let Extent { forgotten, .. } =
+            database::extent(&connection, conversation).map_err(failed)??;
+        let after = after.max(forgotten);
         let mut statement = connection
             .prepare_cached(
                 "SELECT number, record FROM transcripts WHERE conversation = ? AND number > ? ORDER BY number LIMIT ?",
@@ -110,6 +113,12 @@ impl Reader {
             }
         }
         Ok(page.into_items())
+    }
+
+    pub(super) fn extent(&self, conversation: &Conversation) -> Result<Extent, Error> {
+        database::extent(&self.connection(), conversation).map_err(|error| {
+            Error::failed(format!("read the transcript of {conversation}"), error)
+        })?
     }
 
     pub(super) fn conversations(

@@ -24,6 +24,16 @@ pub(super) fn unseal(
     sound.then_some(stored)
 }
 
+/// Returns what is stored as record 0 when those up to `up_to` are forgotten.
+pub(super) fn seal_forgotten(conversation: &Conversation, up_to: u64) -> Vec<u8> {
+    seal(conversation, 0, &up_to.to_be_bytes())
+}
+
+/// Returns up to which number records are forgotten; nothing if that is damaged.
+pub(super) fn forgotten(conversation: &Conversation, stored: Vec<u8>) -> Option<u64> {
+    unseal(conversation, 0, stored)?.try_into().ok().map(u64::from_be_bytes)
+}
+
 fn checksum(conversation: &Conversation, number: u64, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let digest = Sha256::new()
         .chain_update(conversation.as_str())

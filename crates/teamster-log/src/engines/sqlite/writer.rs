@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use super::super::{OpenError, Synchronous, directory};
 use super::acknowledged::{Acknowledged, Extent};
 use super::database::{self, to_column};
-use super::sealed::seal;
+use super::sealed::{seal, seal_forgotten};
 use crate::{AppendError, Commit, Conversation, Error, Hash, Head};
 
 /// How many requests may wait, and so how many share a transaction: more than the hub ever has open at once. Whoever comes
@@ -30,6 +30,9 @@ const MAX_QUEUED: usize = 1_024;
 
 /// How much may wait in all: several of the largest commits, and a bound on memory when the disk is slow.
 const MAX_QUEUED_BYTES: u32 = 64 << 20;
+
+/// As many records as are forgotten in one transaction, which others wait for: some milliseconds' worth.
+const FORGOTTEN_AT_ONCE: u64 = 2_000;
 
 /// Starts the writer and talks to it.
 pub(super) struct WriterHandle {
@@ -58,6 +61,11 @@ enum Request {
     Record {
         conversation: Conversation,
         bytes: Vec<u8>,
+        reply: oneshot::Sender<Result<u64, Error>>,
+    },
+    Forget {
+        conversation: Conversation,
+        up_to: u64,
         reply: oneshot::Sender<Result<u64, Error>>,
     },
     Head {
@@ -119,6 +127,19 @@ impl WriterHandle {
         answer.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
     }
 
+    /// Forgets records up to `up_to`, or as many as one transaction should; returns how far it came.
+    pub(super) async fn forget(
+        &self,
+        conversation: Conversation,
+        up_to: u64,
+    ) -> Result<u64, Error> {
+        let (reply, answer) = oneshot::channel();
+        if self.send(0, Request::Forget { conversation, up_to, reply }).await.is_err() {
+            return Err(Error::Unavailable(STOPPED.to_owned()));
+        }
+        answer.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
+    }
+
     pub(super) async fn head(&self) -> Result<Head, Error> {
         let (reply, answer) = oneshot::channel();
         // If this fails the answer does too.
@@ -175,6 +196,7 @@ enum Outcome {
     Appended,
     Conflict(Head),
     Recorded(u64),
+    Forgotten(u64),
     Head(Head),
 }
 
@@ -299,11 +321,7 @@ impl Request {
                 Ok(Outcome::Appended)
             }
             Self::Record { conversation, bytes, .. } => {
-                let last = transaction
-                    .prepare_cached(
-                        "SELECT coalesce(max(number), 0) FROM transcripts WHERE conversation = ?",
-                    )?
-                    .query_row([conversation.as_str()], |row| database::number(row, 0))?;
+                let last = last_number(transaction, conversation)?;
                 // Rot may have left any number there.
                 let number = last.saturating_add(1);
                 let stored = seal(conversation, number, bytes);
@@ -313,6 +331,9 @@ impl Request {
                     )?
                     .execute(params![conversation.as_str(), to_column(number), stored])?;
                 Ok(Outcome::Recorded(number))
+            }
+            Self::Forget { conversation, up_to, .. } => {
+                forget(transaction, conversation, *up_to).map(Outcome::Forgotten)
             }
             Self::Head { .. } => database::head(transaction).map(Outcome::Head),
         }
@@ -327,13 +348,14 @@ impl Request {
             (Self::Append { reply, .. }, _) => {
                 let _ = reply.send(Ok(()));
             }
-            (Self::Record { reply, .. }, Outcome::Recorded(number)) => {
+            (Self::Record { reply, .. }, Outcome::Recorded(number))
+            | (Self::Forget { reply, .. }, Outcome::Forgotten(number)) => {
                 let _ = reply.send(Ok(number));
             }
             (Self::Head { reply }, Outcome::Head(head)) => {
                 let _ = reply.send(Ok(head));
             }
-            (Self::Record { .. } | Self::Head { .. }, _) => {}
+            (Self::Record { .. } | Self::Forget { .. } | Self::Head { .. }, _) => {}
         }
     }
 
@@ -345,10 +367,10 @@ impl Request {
             (Self::Append { reply, .. }, Failure::Unknown(why)) => {
                 let _ = reply.send(Err(AppendError::Unknown(why.clone())));
             }
-            (Self::Record { reply, .. }, Failure::NotWritten(why)) => {
+            (Self::Record { reply, .. } | Self::Forget { reply, .. }, Failure::NotWritten(why)) => {
                 let _ = reply.send(Err(Error::Unavailable(why.clone())));
             }
-            (Self::Record { reply, .. }, Failure::Unknown(why)) => {
+            (Self::Record { reply, .. } | Self::Forget { reply, .. }, Failure::Unknown(why)) => {
                 let _ = reply.send(Err(Error::Unknown(why.clone())));
             }
             (Self::Head { reply }, Failure::NotWritten(why) | Failure::Unknown(why)) => {
@@ -356,6 +378,50 @@ impl Request {
             }
         }
     }
+}
+
+/// Returns the highest number that a conversation has used.
+fn last_number(
+    transaction: &Transaction<'_>,
+    conversation: &Conversation,
+) -> rusqlite::Result<u64> {
+    // Nobody may lose a record because what is known of forgotten ones is damaged: those who read learn of that.
+    let extent = database::extent(transaction, conversation)?;
+    match extent {
+        Ok(extent) => Ok(extent.last),
+        Err(_) => transaction
+            .prepare_cached("SELECT max(number) FROM transcripts WHERE conversation = ?")?
+            .query_row([conversation.as_str()], |row| database::number(row, 0)),
+    }
+}
+
+/// Removes the oldest records of a conversation, and returns the number up to which they are removed.
+fn forget(
+    transaction: &Transaction<'_>,
+    conversation: &Conversation,
+    up_to: u64,
+) -> rusqlite::Result<u64> {
+    let known = database::extent(transaction, conversation)?.unwrap_or_default();
+    if up_to <= known.forgotten {
+        return Ok(known.forgotten);
+    }
+    let step = known.forgotten.saturating_add(FORGOTTEN_AT_ONCE);
+    let up_to = if step < known.last { up_to.min(step) } else { up_to };
+    // Written before others are removed, so that the last row of the table is never one that is: see `acknowledged.rs`.
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO transcripts (conversation, number, record) VALUES (?, 0, ?)",
+        )?
+        .execute(params![conversation.as_str(), seal_forgotten(conversation, up_to)])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM transcripts WHERE conversation = ? AND number BETWEEN 1 AND ?",
+        )?
+        .execute(params![conversation.as_str(), to_column(up_to)])?;
+    if known.forgotten == 0 {
+        transaction.pragma_update(None, "user_version", database::VERSION)?;
+    }
+    Ok(up_to)
 }
 
 /// Tells whether the batch that came to `outcomes` is in the log. One of its rows speaks for all: a transaction is atomic.
@@ -379,6 +445,10 @@ fn is_stored(
                     params![conversation.as_str(), to_column(*number)],
                     |row| row.get(0),
                 );
+            }
+            (Request::Forget { conversation, .. }, Outcome::Forgotten(up_to)) => {
+                let extent = database::extent(transaction, conversation)?;
+                return Ok(extent.is_ok_and(|extent| extent.forgotten >= *up_to));
             }
             _ => {}
         }

@@ -1,15 +1,15 @@
 //! The turns of an agent that speaks for a team: one for each message of its conversation, in order. In between it rests.
 
-use teamster_agents::agent::TurnEnd;
+use teamster_agents::agent::{Event, TurnEnd};
 use teamster_core::agent::{self, SleepWhy};
-use teamster_core::conversation::{self, Conversation, How};
+use teamster_core::conversation::{self, Conversation, How, Partner};
 use teamster_core::ids::TellId;
 use teamster_core::team::Team;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
 use super::{Came, Talk};
-use crate::agents::{self, resting::Rest};
+use crate::agents::{self, resting::Rest, retention};
 use crate::hub::Claim;
 
 /// What an agent that lasts is in the middle of.
@@ -56,7 +56,8 @@ impl Talk<'_> {
             return None;
         }
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        let begin = conversation::Command::Begin { agent, incarnation };
+        let last_record = self.last_record;
+        let begin = conversation::Command::Begin { agent, incarnation, last_record };
         let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
         let done = match begun {
             Ok(done) => done,
@@ -77,6 +78,7 @@ impl Talk<'_> {
         let prompt = self.message(&done.state, conversation, tell, is_again)?;
         self.last_words.clear();
         self.message = None;
+        self.keep_told(&done.state, conversation, tell, is_again).await;
         let begin = agent::Command::BeginTurn {
             id: self.agent.id.clone(),
             incarnation: self.agent.incarnation,
@@ -88,6 +90,8 @@ impl Talk<'_> {
             return Some(Came::ToSleep(SleepWhy::Idle));
         }
         self.spending.begin();
+        // While it rested, it had nothing to say.
+        self.heard_at = Instant::now();
         match self.dialogue.prompt(&prompt) {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
@@ -107,6 +111,26 @@ impl Talk<'_> {
         claim.is_granted()
     }
 
+    /// Notes in the transcript which message what follows is about.
+    async fn keep_told(
+        &mut self,
+        state: &State,
+        conversation: &Conversation,
+        tell: TellId,
+        again: bool,
+    ) {
+        let Some(tell) = state.conversations.tell(tell) else { return };
+        self.keep(Event::Told {
+            tell: tell.id.to_string(),
+            from: conversation.from.to_string(),
+            to: conversation.to.to_string(),
+            text: tell.message.to_string(),
+            told_at_ms: u64::try_from(tell.at.0).unwrap_or_default(),
+            again,
+        })
+        .await;
+    }
+
     /// Returns what the agent is told.
     fn message(
         &mut self,
@@ -123,14 +147,19 @@ impl Talk<'_> {
             "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
                 .to_owned()
         });
+        // Anybody may be called like a team.
+        let from = match &conversation.from {
+            Partner::Team(team) => format!("team {team}"),
+            Partner::Principal(name) => format!("{name}, who is of no team"),
+        };
         let head = match tell.answer_to {
             Some(_) => format!(
-                "A late answer ({}). Go on with what you needed it for; your last words are kept for {}.",
-                tell.id, conversation.from
+                "A late answer ({}). Go on with what you needed it for; your last words are kept for {from}.",
+                tell.id
             ),
             None => format!(
-                "Message from {} ({}). Your last words are sent back as the answer.",
-                conversation.from, tell.id
+                "Message from {from} ({}). Your last words are sent back as the answer.",
+                tell.id
             ),
         };
         let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
@@ -158,6 +187,7 @@ impl Talk<'_> {
         self.spend().await;
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
         self.settle(how).await;
+        retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.
         self.conversing.claim = None;
         self.next_tell(true).await
@@ -168,7 +198,15 @@ impl Talk<'_> {
         let Some(tell) = self.conversing.tell.take() else { return };
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let answer = self.last_words.trim().to_owned();
-        let settle = conversation::Command::Settle { agent, incarnation, tell, how, answer };
+        let why = match &how {
+            How::Terminated { why } => Some(why.to_string()),
+            How::Completed | How::Cancelled => None,
+        };
+        let completed = how == How::Completed;
+        self.keep(Event::Settled { tell: tell.to_string(), completed, why }).await;
+        let last_record = self.last_record;
+        let settle =
+            conversation::Command::Settle { agent, incarnation, tell, how, answer, last_record };
         self.shared.tell_hub(Command::Conversation(settle)).await;
         self.shared.hub.words().set(&self.agent.id, "");
     }

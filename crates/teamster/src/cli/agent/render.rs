@@ -20,12 +20,14 @@ fn time(value: &Value) -> String {
     value.as_i64().map(|at| local_time(Timestamp(at))).unwrap_or_default()
 }
 
-/// What came from an agent must not steer the terminal.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect()
+/// What came from an agent must not steer the terminal, nor show other words than it has.
+pub(in crate::cli) fn plain(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |c: &char| (!c.is_control() && !turns(*c)) || matches!(*c, '\n' | '\t');
+    text.chars().filter(shown).collect()
 }
 
-fn line(text: &str) -> String {
+pub(in crate::cli) fn line(text: &str) -> String {
     let text = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(LINE_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -136,11 +138,15 @@ pub(super) fn outcome(agent: &Value) -> String {
 }
 
 /// Shows a record, if it is one that people want to see.
-pub(super) fn record(record: &Value) -> Option<String> {
+pub(in crate::cli) fn record(record: &Value) -> Option<String> {
     let said = |name: &str| line(word(record, name));
     Some(match word(record, "type") {
         "started" => dim(&format!("· works (session {})", said("session"))),
         "not_started" => format!("! did not start: {}", said("message")),
+        "told" => {
+            let (tell, from) = (said("tell"), said("from"));
+            format!("> {tell} from {from}: {}", said("text"))
+        }
         "prompted" => dim(&format!("> {}", said("text"))),
         "text" => plain(word(record, "text")).trim_end().to_owned(),
         "thought" => dim(&format!("  {}", line(word(record, "text")))),

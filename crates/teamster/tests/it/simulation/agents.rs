@@ -786,7 +786,7 @@ impl Model {
     }
 }
 
-fn role(name: &str) -> Role {
+pub(super) fn role(name: &str) -> Role {
     Role {
         name: RoleName::parse(name).expect("a name"),
         description: "".into(),

@@ -1,0 +1,276 @@
+//! `teamster transcript`: what was said in a conversation, and what its agent did meanwhile, from the first record on.
+
+mod markdown;
+mod terminal;
+
+use std::fmt::Write as _;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use teamster_core::Timestamp;
+use teamster_core::ids::TellId;
+
+use super::{connect_to_hub, put};
+use crate::client::{Client, in_path};
+use crate::clock::{Clock, SystemClock};
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TranscriptArgs {
+    #[command(flatten)]
+    which: Which,
+
+    /// Go on until interrupted, also while the agent sleeps
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Leave out what is from before: a time as 2026-11-15T12:00:00Z, or how long ago, as 10m, 2h or 1d
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<Since>,
+
+    /// Print one JSON record per line
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// Print a document, for an issue or a wiki
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Names a conversation.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    /// The conversation, such as CONV-1, or who told
+    from: String,
+
+    /// The team that was told
+    to: Option<String>,
+}
+
+impl Which {
+    pub(super) async fn find(&self, client: &mut Client) -> anyhow::Result<Value> {
+        let path = match &self.to {
+            None => format!("/api/conversations/{}", in_path(&self.from)),
+            Some(to) => {
+                format!("/api/conversations?from={}&to={}", in_path(&self.from), in_path(to))
+            }
+        };
+        client.get(&path).await
+    }
+}
+
+/// One request waits no longer than the hub lets it.
+const WAIT_MS: u64 = 40_000;
+
+/// From when on.
+#[derive(Debug, Clone, Copy)]
+enum Since {
+    At(Timestamp),
+    Ago { ms: i64 },
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Ok(Since::At(Timestamp(at.as_millisecond())));
+    }
+    let unit_ms = match text.chars().last() {
+        Some('s') => 1_000,
+        Some('m') => 60_000,
+        Some('h') => 3_600_000,
+        Some('d') => 86_400_000,
+        Some('w') => 7 * 86_400_000,
+        _ => 0,
+    };
+    let number = text.get(..text.len().saturating_sub(1)).and_then(|text| text.parse::<u32>().ok());
+    match number.and_then(|n| i64::from(n).checked_mul(unit_ms)).filter(|_| unit_ms > 0) {
+        Some(ms) => Ok(Since::Ago { ms }),
+        None => {
+            Err("write a time as 2026-11-15T12:00:00Z, or how long ago, as 10m, 2h or 1d".into())
+        }
+    }
+}
+
+/// Something of a conversation, in the order in which it happened.
+enum Shown<'a> {
+    Record(&'a Value),
+    /// A message that its agent never began with.
+    Unbegun(&'a Value),
+    /// What came of a message, where the transcript does not say so.
+    Came {
+        tell: &'a str,
+        status: &'a str,
+        reason: &'a str,
+    },
+    /// Records up to this number were removed.
+    Forgotten(u64),
+}
+
+/// A way to show a conversation, piece by piece. What it returns is printed as it is.
+trait Look {
+    fn show(&mut self, shown: &Shown<'_>) -> String;
+
+    /// Returns what is left to print.
+    fn end(&mut self) -> String;
+}
+
+/// Each piece as a line of JSON.
+struct Lines;
+
+impl Look for Lines {
+    fn show(&mut self, shown: &Shown<'_>) -> String {
+        let value = match shown {
+            Shown::Record(record) => (*record).clone(),
+            Shown::Unbegun(tell) => json!({"type": "message", "tell": tell}),
+            Shown::Came { tell, status, reason } => {
+                json!({"type": "came", "tell": tell, "status": status, "reason": reason})
+            }
+            Shown::Forgotten(up_to) => json!({"type": "forgotten", "up_to": up_to}),
+        };
+        escaped(&value.to_string()) + "\n"
+    }
+
+    fn end(&mut self) -> String {
+        String::new()
+    }
+}
+
+/// JSON need not escape these, but a terminal may obey them.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+pub(super) async fn run(data: &DataFiles, args: TranscriptArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let conversation = args.which.find(&mut client).await?;
+    let since_ms = args.since.map(|since| match since {
+        Since::At(at) => at.0,
+        Since::Ago { ms } => SystemClock.now().0.saturating_sub(ms),
+    });
+    let mut look: Box<dyn Look> = match (args.json, args.markdown) {
+        (true, _) => Box::new(Lines),
+        (false, true) => Box::new(markdown::Markdown::new(&conversation)),
+        (false, false) => Box::new(terminal::Terminal::new(&conversation)),
+    };
+    let talk = Talk { client, conversation, look: &mut *look, since_ms, open: None };
+    talk.show(args.follow).await
+}
+
+/// A conversation that is being shown. Of what was shown it keeps nothing but the message under way.
+struct Talk<'a> {
+    client: Client,
+    conversation: Value,
+    look: &'a mut dyn Look,
+    since_ms: Option<i64>,
+    /// The message that the last records were about, if it was not said what came of it.
+    open: Option<String>,
+}
+
+impl Talk<'_> {
+    async fn show(mut self, follow: bool) -> anyhow::Result<()> {
+        let agent = self.conversation["agent"].as_str().context("it has no agent")?.to_owned();
+        let mut unbegun = self.unbegun();
+        let (mut after, mut is_first, mut caught_up) = (0, true, false);
+        loop {
+            let wait_ms = if caught_up { WAIT_MS } else { 0 };
+            let mut path = format!(
+                "/api/agents/{}/transcript?after={after}&wait_ms={wait_ms}",
+                in_path(&agent)
+            );
+            if let Some(since_ms) = self.since_ms.filter(|_| is_first) {
+                let _ = write!(path, "&since_ms={since_ms}");
+            }
+            let page = self.client.get(&path).await?;
+            let forgotten = page["forgotten"].as_u64().unwrap_or_default();
+            if forgotten > after && self.since_ms.is_none() {
+                put(&self.look.show(&Shown::Forgotten(forgotten)))?;
+            }
+            for record in page["records"].as_array().into_iter().flatten() {
+                if record["type"] == "told" {
+                    let before = number(&record["tell"]);
+                    while unbegun.last().is_some_and(|tell| number(&tell["id"]) < before) {
+                        self.print_unbegun(unbegun.pop())?;
+                    }
+                }
+                self.show_record(record).await?;
+            }
+            let last = page["last"].as_u64().context("the hub's answer has no end")?;
+            let is_end =
+                last == after || (is_first && page["records"].as_array().is_none_or(Vec::is_empty));
+            (after, is_first) = (last, false);
+            if !is_end {
+                continue;
+            }
+            while let Some(tell) = unbegun.pop() {
+                self.print_unbegun(Some(tell))?;
+            }
+            if !follow || page["live"] != true {
+                break;
+            }
+            caught_up = true;
+        }
+        self.close_open().await?;
+        put(&self.look.end())
+    }
+
+    async fn show_record(&mut self, record: &Value) -> anyhow::Result<()> {
+        let tell = record["tell"].as_str();
+        match record["type"].as_str() {
+            Some("told") if tell != self.open.as_deref() => {
+                self.close_open().await?;
+                self.open = tell.map(str::to_owned);
+            }
+            Some("settled") if tell == self.open.as_deref() => self.open = None,
+            _ => {}
+        }
+        put(&self.look.show(&Shown::Record(record)))
+    }
+
+    /// Says what came of the last message, if its records did not: its agent was cut off and did not go on.
+    async fn close_open(&mut self) -> anyhow::Result<()> {
+        let Some(tell) = self.open.take() else { return Ok(()) };
+        // One that is too long ago is not at hand any more.
+        let Ok(known) = self.client.get(&format!("/api/tells/{}", in_path(&tell))).await else {
+            return Ok(());
+        };
+        let status = known["status"].as_str().unwrap_or_default();
+        let reason = known["reason"].as_str().unwrap_or_default();
+        if status == "active" {
+            return Ok(());
+        }
+        put(&self.look.show(&Shown::Came { tell: &tell, status, reason }))
+    }
+
+    /// Returns the messages that were never begun, newest first.
+    fn unbegun(&self) -> Vec<Value> {
+        let tells = self.conversation["tells"].as_array().into_iter().flatten();
+        let is_shown = |tell: &&Value| {
+            tell["begun"] == false
+                && self.since_ms.is_none_or(|since| tell["at"].as_i64() >= Some(since))
+        };
+        tells.filter(is_shown).rev().cloned().collect()
+    }
+
+    fn print_unbegun(&mut self, tell: Option<Value>) -> anyhow::Result<()> {
+        match tell {
+            Some(tell) => put(&self.look.show(&Shown::Unbegun(&tell))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the number of a message, which are in the order in which they were sent.
+fn number(id: &Value) -> Option<u32> {
+    TellId::parse(id.as_str()?).map(|id| id.0)
+}
+
+#[cfg(test)]
+mod tests;
