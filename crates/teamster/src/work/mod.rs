@@ -1,0 +1,3 @@
+//! Working a spec off in iterations.
+
+pub mod hooks;
