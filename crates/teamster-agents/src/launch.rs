@@ -35,6 +35,8 @@ pub struct Launch {
     pub line_bytes_max: usize,
     /// So much is kept of the end of its stderr.
     pub stderr_tail_bytes: usize,
+    /// Whether its stderr goes where its output goes, in the order in which it writes them.
+    pub joins_stderr: bool,
 }
 
 impl Launch {
@@ -51,6 +53,7 @@ impl Launch {
             isolation,
             line_bytes_max: LINE_BYTES_MAX,
             stderr_tail_bytes: STDERR_TAIL_BYTES,
+            joins_stderr: false,
         }
     }
 }

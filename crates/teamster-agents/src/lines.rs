@@ -48,6 +48,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
+    /// Returns the output itself, for whoever does not read it in lines. What was read of it before is lost.
+    pub fn into_output(self) -> R {
+        self.output
+    }
+
     /// Returns the next line, or nothing at the end. It may be given up at any time; nothing is lost then.
     pub async fn next(&mut self) -> io::Result<Option<Line>> {
         // A buffer full of short lines would keep the others of this thread waiting.

@@ -309,6 +309,7 @@ impl Watched {
             environment,
             masked: launch.masked.into_iter().map(Into::into).collect(),
             private: launch.private.map(|private| (private.directory.into(), private.files)),
+            joins_stderr: launch.joins_stderr,
         });
         if let Some(requests) = &mut self.requests {
             // A launcher that does not take it has ended, and its report says why.

@@ -32,6 +32,8 @@ pub(crate) struct Order {
     pub(crate) masked: Vec<OsString>,
     /// A directory of its own, and what is written there.
     pub(crate) private: Option<(OsString, Vec<PrivateFile>)>,
+    /// Whether its stderr goes where its output goes.
+    pub(crate) joins_stderr: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

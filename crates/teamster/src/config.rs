@@ -200,6 +200,11 @@ impl DataFiles {
         self.directory.with_file_name(name).join(team)
     }
 
+    /// Which projects' hooks the user trusts. Agents do not see it.
+    pub fn trust(&self) -> PathBuf {
+        self.directory.join("trust")
+    }
+
     /// Held by the hub that writes this directory.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("lock")

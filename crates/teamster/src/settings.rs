@@ -21,6 +21,7 @@ use serde_json::Value as Json;
 use crate::prices::{self, Prices};
 use crate::programs::{self, Programs};
 use crate::roles::{self, RoleFields, Roles};
+use crate::work::hooks::{self, HookFields};
 
 pub use changes::changes;
 pub(crate) use check::sound;
@@ -36,7 +37,8 @@ pub(crate) use yaml::read as read_yaml;
 /// The name of the configuration file, the user's and a project's.
 pub const FILE_NAME: &str = "teamster.toml";
 
-/// Everything that can be configured. A project's file may define roles and lower limits; the rest is its user's.
+/// Everything that can be configured. A project's file may define roles, lower limits, and hooks that run once its user
+/// trusts them; the rest is its user's.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -65,6 +67,8 @@ pub struct Settings {
     pub teams: BTreeMap<Line, TeamFields>,
     /// Roles, or changes to single fields of roles that have a file or are built in
     pub roles: BTreeMap<Name, RoleFields>,
+    /// Commands that runs start at certain moments
+    pub hooks: HookFields,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -297,7 +301,7 @@ pub const VARIABLES: [(&str, &str); 14] = [
 ];
 
 /// What a project's file may say; everything else would be granting itself something.
-const PROJECTS: [&str; 2] = ["roles", "limits"];
+const PROJECTS: [&str; 3] = ["roles", "limits", "hooks"];
 
 /// Where settings come from.
 #[derive(Debug, Clone, Default)]
@@ -319,10 +323,14 @@ pub struct Sources {
 pub struct Configuration {
     pub settings: Settings,
     pub roles: Roles,
+    /// The hooks of the project's file, which its user may not have trusted. Those of `settings` are the user's own.
+    pub projects_hooks: HookFields,
     pub problems: Vec<Problem>,
     /// What it was read from.
     pub sources: Sources,
     tree: Node,
+    /// What the project's file says that is kept apart.
+    apart: Node,
 }
 
 /// One effective value and where it comes from.
@@ -356,6 +364,11 @@ pub fn read(sources: &Sources) -> Configuration {
     };
     let users_own: Settings = sound(&mut over_all(base.clone()), &mut Vec::new());
     at_most(&mut project_file, &users_own.limits, &mut problems);
+    let mut apart = Node::table(project_file.at.clone());
+    if let Some(hooks) = project_file.take("hooks") {
+        apart.insert("hooks", hooks);
+    }
+    let projects_hooks = sound::<Settings>(&mut apart, &mut problems).hooks;
     base.merge(project_file.clone());
     let mut tree = over_all(base);
     programs::leave_out_incomplete(&mut tree, &mut problems);
@@ -374,15 +387,15 @@ pub fn read(sources: &Sources) -> Configuration {
     ];
     let roles = roles::read(&said, &settings, &users_own.limits, &mut problems);
     problems.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-    Configuration { settings, roles, problems, sources: sources.clone(), tree }
+    let sources = sources.clone();
+    Configuration { settings, roles, projects_hooks, problems, sources, tree, apart }
 }
 
 impl Configuration {
-    /// Returns every effective value in the order of its key. What the user sets for a program's environment may be
+    /// Returns every effective value in the order of its key, and the project's hooks, trusted or not. What the user sets for a program's environment may be
     /// secret and is left out.
     pub fn values(&self) -> Vec<Shown> {
-        let mut leaves = Vec::new();
-        self.tree.leaves("", &mut leaves);
+        let leaves = self.leaves();
         let shown = leaves.into_iter().map(|(key, node)| {
             let may_be_secret = node.at.layer != Layer::BuiltIn
                 && key.starts_with("programs.")
@@ -395,9 +408,17 @@ impl Configuration {
 
     /// Says whether anything of a file is in use.
     pub fn uses(&self, file: &Path) -> bool {
+        self.leaves().iter().any(|(_, node)| Path::new(&*node.at.source) == file)
+    }
+
+    /// Returns what is not a table, in the order of the keys. A key that the project's hooks have in common with the
+    /// user's is there twice, since both hold.
+    fn leaves(&self) -> Vec<(String, &Node)> {
         let mut leaves = Vec::new();
         self.tree.leaves("", &mut leaves);
-        leaves.iter().any(|(_, node)| Path::new(&*node.at.source) == file)
+        self.apart.leaves("", &mut leaves);
+        leaves.sort_by(|(one, _), (other, _)| one.split('.').cmp(other.split('.')));
+        leaves
     }
 }
 
@@ -434,7 +455,14 @@ fn file(
     if layer == Layer::Project {
         keep_to_projects(&mut tree, problems);
     }
+    checked(tree, problems)
+}
+
+/// Takes out what is no setting, and hooks that say nothing.
+fn checked(mut tree: Node, problems: &mut Vec<Problem>) -> Node {
+    hooks::tidy(&mut tree, problems);
     let _: Settings = sound(&mut tree, problems);
+    hooks::leave_out_incomplete(&mut tree, problems);
     tree
 }
 
@@ -444,7 +472,8 @@ fn keep_to_projects(tree: &mut Node, problems: &mut Vec<Problem>) {
     let others: Vec<String> = others.filter(|key| !PROJECTS.contains(&key.as_str())).collect();
     for key in others {
         if let Some(taken) = tree.take(&key) {
-            let says = format!("{key}: a project's file may only have `roles` and `limits`");
+            let says =
+                format!("{key}: a project's file may only have `roles`, `limits` and `hooks`");
             problems.push(Problem::new(&taken.at, says));
         }
     }
@@ -492,8 +521,7 @@ fn flags(given: &[String], problems: &mut Vec<Problem>) -> Node {
             None => problems.push(Problem::new(&at, "write KEY=VALUE, e.g. limits.depth=2")),
         }
     }
-    let _: Settings = sound(&mut tree, problems);
-    tree
+    checked(tree, problems)
 }
 
 #[cfg(test)]

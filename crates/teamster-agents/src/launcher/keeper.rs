@@ -85,7 +85,8 @@ fn write(directory: &Path, files: &[PrivateFile]) -> Result<(), Failure> {
 }
 
 fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
-    let Order { program, args, directory, environment, masked: _, private: _ } = order;
+    let Order { program, args, directory, environment, masked: _, private: _, joins_stderr } =
+        order;
     let Handed { stdin, stdout } = handed;
     if !Path::new(&directory).is_dir() {
         let why = format!("there is no directory {}", Path::new(&directory).display());
@@ -93,11 +94,16 @@ fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
     }
     let mut command = process::bare(&program);
     command.args(args).envs(environment).current_dir(directory);
-    command.stdin(stdin).stdout(stdout).stderr(Stdio::inherit()).process_group(0);
-    let started = command.spawn().map_err(|error| Failure {
+    let not_started = |error: std::io::Error| Failure {
         step: Step::Program,
         why: format!("{}: {error}", Path::new(&program).display()),
-    })?;
+    };
+    let stderr = match joins_stderr {
+        true => stdout.try_clone().map_err(not_started)?.into(),
+        false => Stdio::inherit(),
+    };
+    command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+    let started = command.spawn().map_err(not_started)?;
     Ok(Pid::from_child(&started))
 }
 

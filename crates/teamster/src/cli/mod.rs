@@ -23,6 +23,7 @@ mod team;
 mod token;
 mod tool;
 mod transcript;
+mod trust;
 mod up;
 mod yak;
 
@@ -122,6 +123,10 @@ enum Verb {
     Roles(roles::RolesArgs),
     /// Show what is configured
     Config(config::ConfigArgs),
+    /// Look at the hooks of a project's file, and let runs run them
+    Trust(trust::TrustArgs),
+    /// Trust a project's hooks no longer
+    Untrust(trust::UntrustArgs),
     /// How the hub starts agents; not for people
     #[command(hide = true)]
     Launch(launch::LaunchArgs),
@@ -194,6 +199,8 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Program(args) => wait_for(program::run(args)),
         Verb::Roles(args) => roles::run(&args),
         Verb::Config(args) => config::run(&data, args),
+        Verb::Trust(args) => trust::trust(&data, args),
+        Verb::Untrust(args) => trust::untrust(&data, args),
         Verb::Launch(args) => launch::run(args),
         Verb::ScriptedAgent => scripted_agent::run(),
     }

@@ -85,6 +85,9 @@ fn entries(configuration: &Configuration) -> Entries {
             }
         }
     }
+    for (section, node) in configuration.apart.members() {
+        entries.insert((format!("the project's {section}"), None), fields(node));
+    }
     for role in configuration.roles.iter() {
         let key = ("roles".to_owned(), Some(role.name.to_string()));
         entries.insert(key, role_fields(role, &configuration.settings));

@@ -65,6 +65,7 @@ fn in_our_words(says: &str) -> String {
         ("unknown variant", "unknown word"),
         ("expected a sequence", "expected a list"),
         ("expected a map", "expected a table"),
+        ("expected struct Hook", "expected a table with a `command`"),
     ];
     words.iter().fold(says.to_owned(), |says, (theirs, ours)| says.replacen(theirs, ours, 1))
 }

@@ -23,8 +23,9 @@ Nothing needs to be configured. What is configured comes from these, the later o
 4. variables of the environment;
 5. `--set KEY=VALUE`.
 
-A project's file may define roles and lower limits. It may not say anything else, since whoever wrote the project would
-then decide what runs on your machine.
+A project's file may define roles, lower limits, and hooks, which run only after you have looked at them (`teamster trust`,
+[hooks.md](hooks.md)). It may not say anything else, since whoever wrote the project would then decide what runs on your
+machine.
 
 A bad file stops nothing. A key that is unknown, or has a wrong value, is reported with its file and line and left out;
 the rest is used. A list of what is allowed (`tools`, `fullAccessCategories`) that cannot be read allows nothing. Of a

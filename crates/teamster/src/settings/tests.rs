@@ -197,7 +197,7 @@ limits = { turns = 10, depth = 99 }
             user/teamster.toml:5: limits.turns: invalid value: integer `0`, expected a whole number from 1 to 100000
             user/teamster.toml:6: limits.total: invalid type: integer `-1`, expected a whole number from 0 to 1000000
             user/teamster.toml:7: limits.wall_minutes: invalid type: floating point `1.5`, expected a whole number from 1 to 43200
-            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`
+            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
             user/teamster.toml:17: mcp.fullAccessCategories: invalid type: string "coding", expected a list
             user/teamster.toml:19: categories.Coding: invalid value: string "Coding", expected a name: at most 64 lower-case letters, digits and dashes, no dash at either end
             user/teamster.toml:27: programs.mine.ends: unknown word `politely`, expected `stdin` or `sigterm`
@@ -248,13 +248,12 @@ prompt = "work"
     check(
         &[("project/teamster.toml", project)],
         expect![[r#"
-            project/teamster.toml:2: program: a project's file may only have `roles` and `limits`
+            project/teamster.toml:2: program: a project's file may only have `roles`, `limits` and `hooks`
             project/teamster.toml:5: limits.depth: a project may not allow more than its user, 3
-            project/teamster.toml:8: pool: a project's file may only have `roles` and `limits`
-            project/teamster.toml:11: mcp: a project's file may only have `roles` and `limits`
-            project/teamster.toml:14: programs: a project's file may only have `roles` and `limits`
-            project/teamster.toml:17: categories: a project's file may only have `roles` and `limits`
-            project/teamster.toml:23: hooks: a project's file may only have `roles` and `limits`
+            project/teamster.toml:8: pool: a project's file may only have `roles`, `limits` and `hooks`
+            project/teamster.toml:11: mcp: a project's file may only have `roles`, `limits` and `hooks`
+            project/teamster.toml:14: programs: a project's file may only have `roles`, `limits` and `hooks`
+            project/teamster.toml:17: categories: a project's file may only have `roles`, `limits` and `hooks`
             limits.turns = 20 # project/teamster.toml:6
             roles.mine.prompt = "work" # project/teamster.toml:21
         "#]],
@@ -287,8 +286,8 @@ fn variables_and_flags_are_checked_as_files_are() {
         &[],
         more,
         expect![[r#"
-            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`
-            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`
+            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
+            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
             --set limits: write KEY=VALUE, e.g. limits.depth=2
             --set limits.turns=x: limits.turns: invalid type: string "x", expected a whole number from 1 to 100000
             TEAMSTER_LIMITS_DEPTH: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16
@@ -303,7 +302,7 @@ fn text_from_files_cannot_play_with_the_terminal() {
     check(
         &[("project/teamster.toml", project)],
         expect![[r#"
-            project/teamster.toml:1: \u{1b}[31mred: a project's file may only have `roles` and `limits`
+            project/teamster.toml:1: \u{1b}[31mred: a project's file may only have `roles`, `limits` and `hooks`
         "#]],
     );
 }
@@ -378,9 +377,9 @@ fn a_collector_is_the_users_to_choose_and_has_a_plain_url() {
     check(
         &[("user/teamster.toml", collector), ("project/teamster.toml", collector)],
         expect![[r#"
-        project/teamster.toml:1: telemetry: a project's file may only have `roles` and `limits`
-        telemetry.otlp = "http://127.0.0.1:4318" # user/teamster.toml:2
-    "#]],
+            project/teamster.toml:1: telemetry: a project's file may only have `roles`, `limits` and `hooks`
+            telemetry.otlp = "http://127.0.0.1:4318" # user/teamster.toml:2
+        "#]],
     );
     for url in ["https://far.example", "127.0.0.1:4318", "http://", "http://me@host", "http://h/?a"]
     {

@@ -2,6 +2,7 @@
 //! to be done next is decided by the core from the state, so a hub that starts again goes on where the log says.
 
 mod git;
+pub mod hooks;
 mod merging;
 pub mod prompt;
 

@@ -130,7 +130,7 @@ fn settings_and_where_they_come_from() {
         pool.live = 20  # --set pool.live=20"#]]
     .assert_eq(&changed.join("\n"));
     expect![[r#"
-        warning: project/teamster.toml:3: pool: a project's file may only have `roles` and `limits`
+        warning: project/teamster.toml:3: pool: a project's file may only have `roles`, `limits` and `hooks`
     "#]]
     .assert_eq(&said);
     let (printed, _) = place.run(&["config", "schema"]);

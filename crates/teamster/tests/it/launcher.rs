@@ -37,7 +37,7 @@ const STRONG: &[Isolation] = &[Isolation::Namespaces, Isolation::Subreaper];
 const ALL: &[Isolation] = &Isolation::ALL;
 
 /// Returns those that this machine offers.
-async fn offered(wanted: &[Isolation]) -> Vec<Isolation> {
+pub(crate) async fn offered(wanted: &[Isolation]) -> Vec<Isolation> {
     static PROBE: OnceCell<Probe> = OnceCell::const_new();
     let probe = PROBE.get_or_init(async || World::new().supervisor.probe("offered").await).await;
     let mut wanted = wanted.to_vec();
