@@ -28,7 +28,7 @@ use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
 use crate::telemetry::{Sources, Telemetry, Traces};
-use crate::{agents, secret, tasks};
+use crate::{agents, secret, tasks, work};
 
 /// How long connections may take to finish when the hub ends.
 const DOORS_PATIENCE: Duration = Duration::from_secs(5);
@@ -119,6 +119,12 @@ pub async fn run(
     })
     .await?;
     let agents_stop = runner.stopper();
+    let work = work::Work::new(work::Setup {
+        hub: handle.clone(),
+        data: data.clone(),
+        configured: configured.clone(),
+    })?;
+    let work_stop = work.stopper();
     let api = api::router(Api {
         hub: handle.clone(),
         log: log.clone(),
@@ -155,6 +161,7 @@ pub async fn run(
 
     // Only now: agents call the hub as soon as they start.
     tasks::spawn("run agents", runner.run());
+    tasks::spawn("work runs off", work.run());
     tasks::spawn("watch the configuration", configured.watch(agents_stop.stopping()));
 
     write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;
@@ -168,7 +175,8 @@ pub async fn run(
     }
     // Agents end while the doors still answer them. Then the doors, the loop and the log, so that every call that was let
     // in is answered.
-    if tokio::time::timeout(AGENTS_PATIENCE, agents_stop.stop()).await.is_err() {
+    let ended = async { tokio::join!(work_stop.stop(), agents_stop.stop()) };
+    if tokio::time::timeout(AGENTS_PATIENCE, ended).await.is_err() {
         tracing::warn!("some agents did not end in time; they are killed with the hub");
     }
     let _ = stop.send(true);

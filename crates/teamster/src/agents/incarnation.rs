@@ -309,7 +309,10 @@ fn beginning(
         directory,
         mcp_servers: vec![McpServer {
             name: "teamster".into(),
-            url: format!("{url}/mcp"),
+            url: match &agent.draft.run {
+                Some(run) => format!("{url}/mcp/session/{run}"),
+                None => format!("{url}/mcp"),
+            },
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
             tool_timeout: Some(Duration::from_millis(tool_timeout)),
         }],
@@ -719,13 +722,14 @@ impl Talk<'_> {
     fn prompt(&self, resumed: bool) -> String {
         const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
                                from there.";
+        let task = self.task();
         // What a person began and handed over goes on as if they had typed it.
         if resumed && self.agent.incarnation == 1 {
             return self.agent.draft.prompt.to_string();
         }
         // It may have been cut off before it was told its task.
         if resumed {
-            return format!("{CUT_OFF} Your task:\n\n{}", self.agent.draft.prompt);
+            return format!("{CUT_OFF} Your task:\n\n{task}");
         }
         let state = self.shared.hub.state();
         let dossier = state.dossiers.get(self.agent.draft.dossier.as_str());
@@ -736,18 +740,23 @@ impl Talk<'_> {
         });
         let context = context.map(|dossier| dossier.context(&state.agents));
         let again = (self.agent.n_interruptions > 0).then(|| CUT_OFF.to_owned());
-        let parts = [
-            Some(self.role.prompt.to_string()),
-            context,
-            again,
-            Some(self.agent.draft.prompt.to_string()),
-        ];
+        let parts = [Some(self.role.prompt.to_string()), context, again, Some(task)];
         parts
             .into_iter()
             .flatten()
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join("\n\n---\n\n")
+    }
+
+    /// Returns what it is to do; in an iteration of a run, that is what is known of the run now.
+    fn task(&self) -> String {
+        let state = self.shared.hub.state();
+        let of_run = self.agent.draft.run.as_ref().and_then(|run| {
+            let open = state.runs.get(run).iterations.of(&self.agent.id.principal())?.clone();
+            crate::work::prompt::of_iteration(&state, run, &open)
+        });
+        of_run.unwrap_or_else(|| self.agent.draft.prompt.to_string())
     }
 
     /// Returns how long it may rest.

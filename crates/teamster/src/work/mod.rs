@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use teamster_core::drive::{self, Drive, Next};
+use teamster_core::drive::{self, Drive, Next, Terms};
+use teamster_core::item::Status;
 use teamster_core::iteration::Open;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, RunName, State, run};
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::git::{Message, Tree};
+use self::hooks::{Event, Hooks, Starter, Values};
+use crate::agents::Configured;
 use crate::config::DataFiles;
 use crate::hub::Handle;
 use crate::tasks;
@@ -36,11 +39,14 @@ const SUBJECT_CHARS_MAX: usize = 72;
 pub struct Setup {
     pub hub: Handle,
     pub data: DataFiles,
+    pub configured: Arc<Configured>,
 }
 
 struct Shared {
     hub: Handle,
     data: DataFiles,
+    configured: Arc<Configured>,
+    starter: Starter,
     stop: CancellationToken,
 }
 
@@ -67,10 +73,13 @@ impl Stopper {
 }
 
 impl Work {
-    pub fn new(setup: Setup) -> Self {
-        let Setup { hub, data } = setup;
-        let shared = Shared { hub, data, stop: CancellationToken::new() };
-        Self { shared: Arc::new(shared), under_way: Arc::default(), tracker: TaskTracker::new() }
+    /// After whoever ends what an earlier hub left.
+    pub fn new(setup: Setup) -> anyhow::Result<Self> {
+        let Setup { hub, data, configured } = setup;
+        let starter = Starter::new(&data)?;
+        let shared = Shared { hub, data, configured, starter, stop: CancellationToken::new() };
+        let (under_way, tracker) = (Arc::default(), TaskTracker::new());
+        Ok(Self { shared: Arc::new(shared), under_way, tracker })
     }
 
     pub fn stopper(&self) -> Stopper {
@@ -123,11 +132,13 @@ struct Course<'a> {
     name: &'a RunName,
     /// Work is taken over by one worker at a time.
     merges: tokio::sync::Mutex<()>,
+    /// What hooks said since the last iteration began, for the next.
+    said: Mutex<Vec<String>>,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
-        Self { shared, name, merges: tokio::sync::Mutex::default() }
+        Self { shared, name, merges: tokio::sync::Mutex::default(), said: Mutex::default() }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -137,11 +148,38 @@ impl<'a> Course<'a> {
         // Some may be left of a time when there were more.
         let open = state.runs.get(self.name).iterations.open().map(|open| open.worker + 1).max();
         let n_workers = drive.terms.workers.max(open.unwrap_or_default());
+        if state.runs.get(self.name).is_driven() && drive.n_iterations == 0 && open.is_none() {
+            self.hook(Event::SessionStart, &drive.terms, Values::default()).await;
+        }
         let workers = (0..n_workers).map(|worker| self.work(worker));
         futures_util::future::join_all(workers).await;
-        if !self.shared.stop.is_cancelled() && drive.terms.workers > 1 {
+        if self.shared.stop.is_cancelled() {
+            return;
+        }
+        if drive.terms.workers > 1 {
             self.clear_up(drive).await;
         }
+        self.hook(Event::SessionEnd, &drive.terms, Values::default()).await;
+    }
+
+    /// Runs the hooks of a moment; what is for agents is kept for the next.
+    async fn hook(&self, event: Event, terms: &Terms, values: Values) {
+        let directory = Path::new(&*terms.directory);
+        let configuration = self.shared.configured.current();
+        let trust = hooks::Trust::of(&self.shared.data);
+        let hooks = Hooks::of(&configuration, directory, &trust);
+        if !hooks.has(event) {
+            return;
+        }
+        let values =
+            Values { run: self.name.to_string(), spec: PathBuf::from(&*terms.file), ..values };
+        let (starter, stop) = (&self.shared.starter, &self.shared.stop);
+        let outcome = hooks.run(event, &values, directory, starter, stop).await;
+        for failure in outcome.failures() {
+            tracing::warn!(run = self.name.as_str(), "{failure}");
+        }
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend(outcome.text_for_prompt());
     }
 
     /// Does what one worker is to do, step by step.
@@ -225,8 +263,14 @@ impl<'a> Course<'a> {
                 return self.tell(drive::Command::End { why: drive::Why::Failed { says } }).await;
             }
         };
+        if !plans {
+            let number = hub.state().runs.get(self.name).iterations.current();
+            let values = Values { iteration: Some(number.into()), ..Values::default() };
+            self.hook(Event::PreIteration, &drive.terms, values).await;
+        }
         let directory = directory.to_string_lossy().as_ref().into();
-        let hooks = String::new();
+        let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
+        let hooks = said.join("\n\n");
         let begin = drive::Command::BeginIteration { worker, plans, base, directory, hooks };
         self.tell(begin).await;
     }
@@ -274,6 +318,7 @@ impl<'a> Course<'a> {
             Some(base) if completed => self.commit(&state, &drive, open, base).await,
             Some(_) | None => Ok(None),
         };
+        self.hooks_after(&state, &drive, open, completed, &committed).await;
         let (commit, problem) = match committed {
             Ok(commit) => (commit.map(Into::into), None),
             Err(problem) => {
@@ -282,6 +327,43 @@ impl<'a> Course<'a> {
         };
         let iteration = open.number;
         self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
+    }
+
+    /// Runs the hooks that come after an iteration's agent.
+    async fn hooks_after(
+        &self,
+        state: &State,
+        drive: &Drive,
+        open: &Open,
+        completed: bool,
+        committed: &Result<Option<String>, git::GitError>,
+    ) {
+        if open.plans && completed {
+            return;
+        }
+        let iteration = Some(open.number.into());
+        let commit = committed.as_ref().ok().and_then(|commit| commit.as_deref());
+        let values = || Values {
+            iteration,
+            commit: commit.unwrap_or_default().to_owned(),
+            ..Values::default()
+        };
+        let run = state.runs.get(self.name);
+        for item in open.touched.iter().filter_map(|item| run.items.get(*item)) {
+            if item.status == Status::Completed && item.iteration == open.number {
+                let id = item.id.to_string();
+                let values =
+                    Values { item_id: id, item_content: item.content.to_string(), ..values() };
+                self.hook(Event::OnItemComplete, &drive.terms, values).await;
+            }
+        }
+        if completed {
+            return self.hook(Event::PostIteration, &drive.terms, values()).await;
+        }
+        let outcome = state.agents.get(open.agent.as_str()).and_then(|agent| agent.outcome.clone());
+        let error = outcome.map(|outcome| outcome.summary).unwrap_or_default();
+        let values = Values { error: error.to_string(), ..values() };
+        self.hook(Event::OnError, &drive.terms, values).await;
     }
 
     /// Commits what an iteration has changed, and takes it over if its worker works apart.
