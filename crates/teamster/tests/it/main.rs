@@ -36,3 +36,4 @@ mod teams;
 mod telemetry;
 mod transcripts;
 mod unattended;
+mod yak_files;
