@@ -3,6 +3,10 @@
 //! A yak is hairy (not started), shaving (under way) or shorn (done); any move between these is allowed. A hairy yak
 //! whose dependencies are not all shorn is *tangled*, which is computed, never stored.
 
+mod import;
+
+pub use import::{Content, IMPORT_MAX, Import, Imported, Outcome, Problem};
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -199,6 +203,8 @@ pub enum Command {
         add: Vec<String>,
         remove: Vec<String>,
     },
+    /// Takes in yaks with ids of their own, as far as they can be; [`Yaks::import`] says what cannot. Operators only.
+    Import(Import),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +230,12 @@ pub enum Event {
         priority: Option<Priority>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<Arc<str>>,
+        /// When it was created, if somebody knows better.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created_at: Option<Timestamp>,
+        /// When it was last updated, if that was not now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        updated_at: Option<Timestamp>,
     },
     Moved {
         id: YakId,
@@ -279,6 +291,22 @@ pub enum Refusal {
     NoFreeId,
     #[error("only the hub sets the prefix of new ids")]
     HubOnly,
+    #[error("only an operator may import yaks")]
+    OperatorsOnly,
+    #[error(
+        "{0:?} is not a yak's id; use small letters, digits, `-` and `_`, then `.1` for a child"
+    )]
+    BadId(String),
+    #[error("{0} is given twice; keep one")]
+    Twice(YakId),
+    #[error("{yak} depends on {on}, which is not in the backlog; that dependency is left out")]
+    NoDependency { yak: YakId, on: String },
+    #[error("there are more than {LINKS_MAX} labels")]
+    TooManyLabels,
+    #[error("times are of the years 1970 to 9999")]
+    BadTime,
+    #[error("that is too much for one import; give at most {IMPORT_MAX} yaks, or fewer large ones")]
+    TooManyAtOnce,
 }
 
 /// The view of the backlog.
@@ -366,8 +394,11 @@ impl Yaks {
 
     /// Returns the direct children of a yak, oldest first.
     pub fn children(&self, yak: &Yak) -> impl Iterator<Item = &Arc<Yak>> {
-        (1..=yak.last_child)
-            .filter_map(move |n| self.by_id.get(&YakId(format!("{}.{n}", yak.id).into())))
+        // An imported child can have any number, so they are not counted through.
+        let children = self.descendants(&yak.id).filter_map(|(n, child)| Some((n?, child)));
+        let mut children: Vec<(u32, &Arc<Yak>)> = children.collect();
+        children.sort_unstable_by_key(|(n, _)| *n);
+        children.into_iter().map(|(_, child)| child)
     }
 
     /// Returns the events that `command` causes, or why it is refused.
@@ -403,6 +434,8 @@ impl Yaks {
                     kind: *kind,
                     priority: *priority,
                     description,
+                    created_at: None,
+                    updated_at: None,
                 }])
             }
             Command::Move { yak, to, commit } => {
@@ -463,6 +496,10 @@ impl Yaks {
                     vec![Event::Labelled { id: yak.id.clone(), labels }]
                 })
             }
+            Command::Import(_) if cx.caller.kind == CallerKind::Agent => {
+                Err(Refusal::OperatorsOnly)
+            }
+            Command::Import(import) => self.decide_import(import, cx),
         }
     }
 
@@ -517,6 +554,10 @@ impl Yaks {
         if yak.id == on.id {
             return Err(Refusal::SelfDependency);
         }
+        // What nothing depends on closes no circle.
+        if self.blocked_by(&yak.id).next().is_none() {
+            return Ok(());
+        }
         let mut seen = std::collections::BTreeSet::new();
         let mut to_visit = vec![&on.id];
         while let Some(id) = to_visit.pop() {
@@ -553,16 +594,21 @@ impl Yaks {
                     created_by: record.by.clone(),
                     created_at: record.at,
                     updated_at: record.at,
-                    last_child: 0,
+                    // An imported child can be there before its parent.
+                    last_child: self.last_child_of(id),
                 });
             }
-            Event::Updated { id, title, kind, priority, description } => self.change(id, |yak| {
-                yak.title = title.clone().unwrap_or_else(|| yak.title.clone());
-                yak.kind = kind.unwrap_or(yak.kind);
-                yak.priority = priority.unwrap_or(yak.priority);
-                yak.description = description.clone().unwrap_or_else(|| yak.description.clone());
-                yak.updated_at = record.at;
-            }),
+            Event::Updated { id, title, kind, priority, description, created_at, updated_at } => {
+                self.change(id, |yak| {
+                    yak.title = title.clone().unwrap_or_else(|| yak.title.clone());
+                    yak.kind = kind.unwrap_or(yak.kind);
+                    yak.priority = priority.unwrap_or(yak.priority);
+                    yak.description =
+                        description.clone().unwrap_or_else(|| yak.description.clone());
+                    yak.created_at = created_at.unwrap_or(yak.created_at);
+                    yak.updated_at = updated_at.unwrap_or(record.at);
+                })
+            }
             Event::Moved { id, to, commit } => self.change(id, |yak| {
                 yak.status = *to;
                 yak.commit = commit.clone();
@@ -643,12 +689,14 @@ impl Event {
         let places = match self {
             Self::Created { .. } => return Fate::Kept,
             Self::PrefixSet { .. } => vec!["prefix".into()],
-            Self::Updated { id, title, kind, priority, description } => {
+            Self::Updated { id, title, kind, priority, description, created_at, updated_at } => {
                 let filled = [
                     (title.is_some(), "title"),
                     (kind.is_some(), "kind"),
                     (priority.is_some(), "priority"),
                     (description.is_some(), "description"),
+                    (created_at.is_some(), "created"),
+                    (updated_at.is_some(), "updated"),
                 ];
                 filled.iter().filter(|(is, _)| *is).map(|(_, what)| place(id, what)).collect()
             }

@@ -2,6 +2,7 @@
 //! metrics, which a token can be granted.
 
 mod agents;
+pub(crate) mod backlog;
 mod configuration;
 mod conversations;
 mod questions;
@@ -74,6 +75,7 @@ pub fn router(api: Api) -> Router {
         .route("/api/yaks/{id}/labels", post(label_yak))
         .route("/api/stop", post(stop))
         .merge(agents::routes())
+        .merge(backlog::routes())
         .merge(configuration::routes())
         .merge(questions::routes())
         .merge(teams::routes())

@@ -1,6 +1,12 @@
 //! `teamster yak`: the backlog, for people.
 
-use std::path::Path;
+mod beads;
+mod directory;
+mod export;
+mod file;
+mod import;
+
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -100,6 +106,27 @@ enum Verb {
         #[arg(long = "remove", value_name = "LABEL")]
         remove: Vec<String>,
     },
+    /// Write the backlog as Markdown files, one for each yak, as the yaks plugin keeps it
+    Export {
+        /// [default: .yaks]
+        dir: Option<PathBuf>,
+    },
+    /// Take in such files: what is missing is created, what differs is updated
+    Import {
+        /// [default: .yaks]
+        dir: Option<PathBuf>,
+        /// Print what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Take in the issues of beads that are not in the backlog yet
+    ImportBeads {
+        /// [default: .beads/issues.jsonl]
+        file: Option<PathBuf>,
+        /// Print what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 pub(super) async fn run(data: &DataFiles, YakArgs { verb }: YakArgs) -> anyhow::Result<()> {
@@ -172,6 +199,9 @@ pub(super) async fn run(data: &DataFiles, YakArgs { verb }: YakArgs) -> anyhow::
             label(&mut client, &id, &labels, &remove).await?;
             print(&call(&mut client, "show_yak", json!({"yak_id": id})).await?)
         }
+        Verb::Export { dir } => export::run(&mut client, dir).await,
+        Verb::Import { dir, dry_run } => import::run(&mut client, dir, dry_run).await,
+        Verb::ImportBeads { file, dry_run } => beads::run(&mut client, file, dry_run).await,
     }
 }
 
@@ -191,7 +221,7 @@ async fn label(
     add: &[String],
     remove: &[String],
 ) -> anyhow::Result<()> {
-    let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'));
+    let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     anyhow::ensure!(
         plain && !id.is_empty(),
         "{id:?} is not a yak's id; `teamster yak list` shows them"

@@ -14,13 +14,23 @@ const DEPTH_MAX: usize = 4;
 
 /// Reads the lines of a front matter, the first of which is line `first_line` of its file.
 pub(crate) fn read(text: &str, first_line: usize, at: &Origin) -> Result<Node, Problem> {
-    Reader { events: Parser::new_from_str(text), first_line, at }.document()
+    Reader { events: Parser::new_from_str(text), first_line, at, scalar }.document()
+}
+
+/// Reads such lines with every value as the text that is there, but for null: `1e3` can be a commit.
+pub(crate) fn read_as_text(text: &str, first_line: usize, at: &Origin) -> Result<Node, Problem> {
+    let scalar = |text: &str, style| match (style, text) {
+        (ScalarStyle::Plain, "" | "~" | "null") => Json::Null,
+        (_, text) => text.into(),
+    };
+    Reader { events: Parser::new_from_str(text), first_line, at, scalar }.document()
 }
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     first_line: usize,
     at: &'a Origin,
+    scalar: fn(&str, ScalarStyle) -> Json,
 }
 
 impl<'a> Reader<'a> {
@@ -75,7 +85,7 @@ impl<'a> Reader<'a> {
             return Err(self.problem(span, "lists and tables lie too deep in one another"));
         }
         let value = match event {
-            Event::Scalar(text, style, 0, None) => Value::Leaf(scalar(&text, style)),
+            Event::Scalar(text, style, 0, None) => Value::Leaf((self.scalar)(&text, style)),
             Event::SequenceStart(0, None) => {
                 let mut list = Vec::new();
                 loop {

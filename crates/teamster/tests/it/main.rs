@@ -44,3 +44,4 @@ mod telemetry;
 mod transcripts;
 mod trust;
 mod unattended;
+mod yak_files;
