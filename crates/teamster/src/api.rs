@@ -6,6 +6,7 @@ pub(crate) mod backlog;
 mod configuration;
 mod conversations;
 mod questions;
+mod runs;
 pub mod teams;
 mod tells;
 
@@ -38,6 +39,7 @@ use tokio::sync::watch;
 
 use crate::agents::{Configured, Live};
 use crate::clock::Clock;
+use crate::config::DataFiles;
 use crate::hub::Handle;
 use crate::secret;
 use crate::telemetry::{self, Telemetry};
@@ -54,6 +56,7 @@ pub struct Api {
     pub live: Live,
     pub telemetry: Arc<Telemetry>,
     pub configured: Arc<Configured>,
+    pub data: DataFiles,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -78,6 +81,7 @@ pub fn router(api: Api) -> Router {
         .merge(backlog::routes())
         .merge(configuration::routes())
         .merge(questions::routes())
+        .merge(runs::routes())
         .merge(teams::routes())
         .merge(conversations::routes())
         .merge(tells::routes())

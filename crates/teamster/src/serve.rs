@@ -133,6 +133,7 @@ pub async fn run(
         live,
         telemetry: telemetry.clone(),
         configured: configured.clone(),
+        data: data.clone(),
     });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.

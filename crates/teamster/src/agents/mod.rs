@@ -455,6 +455,39 @@ fn fails_as(state: &State, agent: &Agent, role: &role::Role) -> Arc<str> {
     }
 }
 
+/// Who is to work a run off.
+pub(crate) struct Worker {
+    pub(crate) role: Option<String>,
+    pub(crate) program: Option<String>,
+    pub(crate) model: Option<String>,
+}
+
+/// Returns how those behave who work a run off.
+pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::Role, String> {
+    const DEFAULT_ROLE: &str = "coder";
+    let configuration = configured.current();
+    let name = wanted.role.as_deref().unwrap_or(DEFAULT_ROLE);
+    let mut role = configuration.roles.find(name)?.clone();
+    if let Some(program) = &wanted.program {
+        let known =
+            configuration.settings.programs.choose(Some(program), configured.search_path())?;
+        role.program = Some(known.0.name.clone());
+    }
+    if let Some(model) = &wanted.model {
+        role.model = Some(model.clone());
+    }
+    let mut behaviour = convert(&role, &configuration, configured.search_path())?;
+    // What they are to do is in the run's own prompt, unless the person wants a role.
+    if wanted.role.is_none() {
+        behaviour.name = RoleName::parse("worker").map_err(|error| error.to_string())?;
+        behaviour.prompt = "".into();
+    }
+    behaviour.directory = None;
+    let grants = ["session".to_owned()];
+    behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
+    Ok(behaviour)
+}
+
 /// Returns the rules as the core knows them.
 fn permissions(rules: &settings::Permissions) -> permission::Permissions {
     let patterns = |rules: &[settings::Rule]| {

@@ -17,6 +17,7 @@ mod mcp;
 mod program;
 mod question;
 mod roles;
+mod run;
 mod scripted_agent;
 mod status;
 mod team;
@@ -71,6 +72,18 @@ enum Verb {
     Agents(agent::AgentsArgs),
     /// Look at one agent
     Agent(agent::AgentArgs),
+    /// Work a spec off in iterations
+    Run(run::RunArgs),
+    /// List the runs
+    Runs(run::RunsArgs),
+    /// Tell, pause or stop a run
+    Steer(run::SteerArgs),
+    /// Add or change an item of a run
+    Item(run::ItemArgs),
+    /// Add, change or remove a note of a run
+    Note(run::NoteArgs),
+    /// Print the usual prompt of an iteration
+    Template,
     /// Tell another project's agent something, and print its answer
     Tell(team::TellArgs),
     /// Show the teams that can be told something, and what they do
@@ -140,6 +153,11 @@ enum Verb {
 #[error("refused")]
 struct Refused;
 
+/// Something ended in another way than it should; all has been said, and scripts have the code.
+#[derive(Debug, thiserror::Error)]
+#[error("ended with {0}")]
+struct Ended(u8);
+
 /// Runs the program.
 pub fn main() -> ExitCode {
     let Cli { place, verb } = Cli::parse();
@@ -153,6 +171,9 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<Refused>() => ExitCode::FAILURE,
+        Err(error) if error.is::<Ended>() => {
+            error.downcast::<Ended>().map_or(ExitCode::FAILURE, |Ended(code)| code.into())
+        }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("error: {error:#}"));
@@ -178,6 +199,12 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Teams(args) => wait_for(team::teams(&data, args)),
         Verb::Wake(args) => wait_for(team::wake(&data, args)),
         Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
+        Verb::Run(args) => run::run(&data, args),
+        Verb::Runs(args) => wait_for(run::list(&data, args)),
+        Verb::Steer(args) => wait_for(run::steer(&data, args)),
+        Verb::Item(args) => wait_for(run::item(&data, args)),
+        Verb::Note(args) => wait_for(run::note(&data, args)),
+        Verb::Template => run::template(),
         Verb::Cancel(args) => wait_for(team::cancel(&data, args)),
         Verb::Transcript(args) => wait_for(transcript::run(&data, args)),
         Verb::Fork(args) => fork::run(&data, args),

@@ -126,6 +126,14 @@ impl Work {
     }
 }
 
+/// Says whether several can work on a project side by side.
+pub(crate) async fn can_have_worktrees(directory: &Path) -> bool {
+    match Tree::at(directory).await {
+        Some(tree) => tree.head().await.is_some(),
+        None => false,
+    }
+}
+
 /// One run on its way.
 struct Course<'a> {
     shared: &'a Shared,
