@@ -738,6 +738,8 @@ impl Talk<'_> {
                 |id: &AgentId| state.agents.get(id.as_str()).is_some_and(|agent| !agent.is_live());
             dossier.agents.iter().any(ended)
         });
+        // An iteration of a run begins afresh; what it is to know is in its prompt.
+        let context = context.filter(|_| self.agent.draft.run.is_none());
         let context = context.map(|dossier| dossier.context(&state.agents));
         let again = (self.agent.n_interruptions > 0).then(|| CUT_OFF.to_owned());
         let parts = [Some(self.role.prompt.to_string()), context, again, Some(task)];

@@ -302,8 +302,17 @@ impl Tree {
         let real = self.directory.join(real);
         let name = format!("teamster-index-{:032x}", crate::secret::nonce());
         let scratch = real.with_file_name(name);
-        // A repository without a commit has none.
-        let _ = std::fs::copy(&real, &scratch);
+        // A repository without a commit has none. What changed in the same moment in which the index was written is known
+        // by the index being no newer than the file, so the copy must not be.
+        if std::fs::copy(&real, &scratch).is_ok() {
+            let aged = std::fs::metadata(&real).and_then(|about| about.modified()).and_then(|at| {
+                std::fs::File::options().write(true).open(&scratch)?.set_modified(at)
+            });
+            if aged.is_err() {
+                // Without its times, git reads every file.
+                let _ = std::fs::remove_file(&scratch);
+            }
+        }
         Ok(scratch)
     }
 

@@ -44,4 +44,5 @@ mod telemetry;
 mod transcripts;
 mod trust;
 mod unattended;
+mod work;
 mod yak_files;

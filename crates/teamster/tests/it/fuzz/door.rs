@@ -97,6 +97,7 @@ impl Door {
             clock: Arc::new(SystemClock),
             stop,
             live: Live::default(),
+            data: teamster::config::DataFiles::of(std::path::Path::new("/nowhere")),
             telemetry,
             configured,
         });
