@@ -211,7 +211,10 @@ fn what_a_removed_team_was_told_has_a_definite_end() {
     until_said(&place.0, "teams.api added");
     assert_eq!(hub.ok(&["tell", "api", "! say again"]), "again");
     let transcript = hub.ok(&["transcript", "operator", "api"]);
-    assert!(transcript.contains("terminated: the team api was removed") && transcript.contains("again"), "{transcript}");
+    assert!(
+        transcript.contains("terminated: the team api was removed") && transcript.contains("again"),
+        "{transcript}"
+    );
     let log = hub.ok(&["log"]);
     assert_eq!(crate::teams::sessions(&log, "api-1").len(), 1, "{log}");
 }
