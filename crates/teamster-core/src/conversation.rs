@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::AgentId;
 use crate::compaction::Fate;
 use crate::ids::{ConversationId, TellId};
+use crate::spending::Used;
 use crate::text::{self, BadText};
 use crate::token::Kind;
 use crate::{Caller, Context, PrincipalName, Record, Summary, TeamName, Timestamp};
@@ -225,6 +226,8 @@ pub enum Command {
         how: How,
         answer: String,
         last_record: Option<u64>,
+        /// What the turn used.
+        used: Option<Used>,
     },
 }
 

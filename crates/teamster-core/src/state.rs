@@ -363,7 +363,34 @@ impl State {
                     return Err(conversation::Refusal::OutOfStep(agent.clone()).into());
                 }
                 let events = self.conversations.decide(command, cx)?;
-                Ok(events.into_iter().map(Event::Conversation).collect())
+                let events = events.into_iter().map(Event::Conversation);
+                let (id, incarnation) = (agent.clone(), *incarnation);
+                // A message is a turn: what it uses is recorded with what comes of it.
+                if let conversation::Command::Settle { used, .. } = command {
+                    let spend =
+                        used.clone().map(|used| agent::Command::Spend { id, incarnation, used });
+                    let spent = spend.and_then(|spend| self.agents.decide(&spend, cx).ok());
+                    let spent = spent.into_iter().flatten().map(Event::Agent);
+                    return Ok(spent.chain(events).collect());
+                }
+                let mut events: Vec<Event> = events.collect();
+                let conversation = self.conversations.of_agent(&id);
+                let tell = conversation.and_then(|one| one.current.or(one.queue.front().copied()));
+                let Some((conversation, tell)) = conversation.zip(tell) else { return Ok(events) };
+                match self.agents.decide(&agent::Command::BeginTurn { id, incarnation }, cx) {
+                    Ok(begun) => events.extend(begun.into_iter().map(Event::Agent)),
+                    // It has none left.
+                    Err(refusal) => {
+                        events.push(Event::Conversation(conversation::Event::Settled {
+                            id: tell,
+                            conversation: conversation.id,
+                            how: conversation::How::Terminated { why: refusal.to_string().into() },
+                            answer: "".into(),
+                            up_to: None,
+                        }))
+                    }
+                }
+                Ok(events)
             }
             conversation::Command::Cancel { .. }
             | conversation::Command::Leave { .. }

@@ -61,7 +61,15 @@ fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
 fn settle(name: &str, incarnation: u32, tell: u32) -> (&'static str, Any) {
     let (tell, how) = (TellId(tell), How::Completed);
     let (answer, last_record) = ("fine".into(), Some(12));
-    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer, last_record };
+    let settle = Command::Settle {
+        agent: id(name),
+        incarnation,
+        tell,
+        how,
+        answer,
+        last_record,
+        used: None,
+    };
     ("hub", Any::Conversation(settle))
 }
 
@@ -151,7 +159,9 @@ fn messages_are_answered_in_order() {
         answered.clone(),
         "hub",
         begin("api-1", 1).1,
-        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}"#]],
+        expect![[r#"
+            {"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}
+            {"agent":{"turn_begun":{"id":"api-1"}}}"#]],
     );
     let all = [answered, vec![begin("api-1", 1), settle("api-1", 1, 2)]].concat();
     check(all, "hub", begin("api-1", 1).1, expect!["nothing"]);
@@ -274,7 +284,12 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
             {"agent":{"interrupted":{"id":"api-1","why":"the hub ended","blameless":false}}}"#]],
     );
     let again = [a_talk(), vec![cut(1), admit("api-1", 51)]].concat();
-    check(again.clone(), "hub", begin("api-1", 2).1, expect!["nothing"]);
+    check(
+        again.clone(),
+        "hub",
+        begin("api-1", 2).1,
+        expect![[r#"{"agent":{"turn_begun":{"id":"api-1"}}}"#]],
+    );
     check(
         again,
         "hub",
@@ -392,6 +407,7 @@ fn chains_end() {
                         how,
                         answer,
                         last_record: None,
+                        used: None,
                     };
                     given.by("hub", Any::Conversation(settle));
                 }

@@ -7,6 +7,7 @@ mod asking;
 mod check;
 mod guard;
 mod incarnation;
+mod last_words;
 mod live;
 mod outcome;
 mod reload;
