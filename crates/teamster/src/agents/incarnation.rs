@@ -210,19 +210,21 @@ async fn launch_here(
     let program = known.program.clone();
     let state = shared.hub.state();
     let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
-    let directory = PathBuf::from(&*super::workplace(&state, agent));
+    let mut directory = PathBuf::from(&*super::workplace(&state, agent));
     if let Some(team) = team
         && let Some(root) = &team.worktrees
         && directory.starts_with(&**root)
+        && let Some(conversation) = state.conversations.of_agent(&agent.id)
     {
-        worktree::ensure(Path::new(&*team.directory), &directory).await?;
+        let branch = worktree::branch(&team.name, conversation, &directory);
+        directory = worktree::ensure(Path::new(&*team.directory), &directory, &branch).await?;
     }
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
     }
     let model = role.model.as_deref();
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
-    let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
+    let id = launch_id(agent, secret::nonce());
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
@@ -279,7 +281,7 @@ async fn launch_there(
             grace: grace(&program),
         };
         order.prepare(driver.prepare(&begin, &private));
-        let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, nonce >> 64);
+        let id = launch_id(agent, nonce);
         let launch = Launch::new(id, "ssh", shared.isolation().await);
         match remote::start(shared, agent, launch, &order, port).await {
             Ok((started, directory)) => {
@@ -293,6 +295,13 @@ async fn launch_there(
         }
     }
     Err(remote::NO_PORT.to_owned())
+}
+
+/// Returns a name for one launch. Teams may have characters in their names that a launch may not.
+fn launch_id(agent: &Agent, nonce: u128) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    let name: String = agent.id.as_str().chars().map(plain).collect();
+    format!("{name}-{}-{:016x}", agent.incarnation, nonce >> 64)
 }
 
 /// Returns what a program is told first.
