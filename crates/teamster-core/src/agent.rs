@@ -446,7 +446,10 @@ impl Agents {
 
     /// Says whether neither an agent nor any below it is under way.
     pub fn is_over_with_below(&self, id: &AgentId) -> bool {
-        let is_live = |id: &AgentId| self.by_id.get(id).is_some_and(|agent| agent.is_live());
+        // One that lasts has no end but sleep.
+        let is_live = |id: &AgentId| {
+            self.by_id.get(id).is_some_and(|agent| agent.is_live() && agent.phase != Phase::Asleep)
+        };
         !self.with_below(id).iter().any(is_live)
     }
 

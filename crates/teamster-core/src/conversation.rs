@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::AgentId;
 use crate::compaction::Fate;
 use crate::ids::{ConversationId, TellId};
+use crate::spending::Used;
 use crate::text::{self, BadText};
 use crate::token::Kind;
 use crate::{Caller, Context, PrincipalName, Record, Summary, TeamName, Timestamp};
@@ -30,6 +31,8 @@ pub const CONVERSATIONS_MAX: usize = 10_000;
 pub const CHAIN_LENGTH_MAX: u32 = 8;
 /// So many messages may one message cause in all.
 pub const CHAIN_TOTAL_MAX: u32 = 50;
+/// As much as is kept of why there is no answer.
+pub(crate) const WHY_BYTES_MAX: usize = 2_000;
 /// As much of a message as is said again with its answer.
 const ABOUT_BYTES_MAX: usize = 200;
 /// So many messages may be sent in one conversation within [`RATE_MS`].
@@ -225,6 +228,8 @@ pub enum Command {
         how: How,
         answer: String,
         last_record: Option<u64>,
+        /// What the turn used.
+        used: Option<Used>,
     },
 }
 
@@ -500,6 +505,32 @@ impl Conversations {
         })
     }
 
+    /// Returns the message that an agent acts on, or acted on last.
+    pub(crate) fn cause_of(&self, agent: &AgentId) -> Option<TellId> {
+        let conversation = self.of_agent(agent)?;
+        let tells = conversation.tells.iter().rev().filter_map(|id| self.tells.get(id));
+        let mut begun = tells.filter(|tell| tell.progress != Progress::Queued);
+        conversation.current.or_else(|| begun.next().map(|tell| tell.id))
+    }
+
+    /// Returns what an agent asked others in the turn that it is in, and may not have heard the answer to.
+    pub(crate) fn unheard_by(&self, agent: &AgentId) -> Vec<&Arc<Tell>> {
+        let Some(conversation) = self.of_agent(agent) else { return Vec::new() };
+        let current = conversation.current.and_then(|tell| self.tells.get(&tell));
+        let Some(Progress::Active { since }) = current.map(|tell| &tell.progress) else {
+            return Vec::new();
+        };
+        let own = self.of_partner(&Partner::Team(conversation.to.clone())).collect::<Vec<_>>();
+        let recent = own.into_iter().flat_map(|one| {
+            let tells = one.tells.iter().rev().filter_map(|id| self.tells.get(id));
+            tells.take_while(|tell| tell.at >= *since)
+        });
+        let is_its = |tell: &&Arc<Tell>| {
+            tell.is_awaited && tell.asker.as_ref().is_some_and(|asker| asker.agent == *agent)
+        };
+        recent.filter(is_its).collect()
+    }
+
     /// Returns how many answers in its conversations somebody has neither waited for nor read.
     pub fn n_unread(&self, partner: &Partner) -> usize {
         let own = self.of_partner(partner);
@@ -583,10 +614,13 @@ impl Conversations {
                 if conversation.current != Some(*tell) {
                     return Err(Refusal::OutOfStep(agent.clone()));
                 }
-                let plain = |text: &str| {
-                    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "")
+                let answer = text::beginning(&text::plain(answer), ANSWER_BYTES_MAX);
+                let how = match how {
+                    How::Terminated { why } => {
+                        How::Terminated { why: text::beginning(&text::plain(why), WHY_BYTES_MAX) }
+                    }
+                    How::Completed | How::Cancelled => how.clone(),
                 };
-                let answer = text::beginning(&plain(answer), ANSWER_BYTES_MAX);
                 let (id, conversation) = (*tell, conversation.id);
                 let (how, up_to) = (how.clone(), *last_record);
                 Ok(vec![Event::Settled { id, conversation, how, answer, up_to }])
@@ -650,7 +684,11 @@ impl Conversations {
                 };
                 self.tells.insert(*id, Arc::new(tell));
                 match answer_to {
-                    None => *self.chains.entry(chain.first).or_default() += 1,
+                    // Once its first message is no longer at hand, only the length of a chain is bounded.
+                    None if self.tells.contains_key(&chain.first) => {
+                        *self.chains.entry(chain.first).or_default() += 1;
+                    }
+                    None => {}
                     Some(told) => self.change_tell(*told, |tell| tell.is_delivered = true),
                 }
                 self.change(*conversation, |conversation| {

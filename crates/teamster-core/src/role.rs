@@ -45,7 +45,11 @@ impl RoleName {
     /// The name of what a team's agents play; a team's name need not be a role's. Transcripts are named after it, with dots
     /// between the parts.
     pub fn of_team(team: &crate::TeamName) -> Self {
-        Self(team.as_str().trim_matches('.').into())
+        let name = team.as_str().replace('@', "-");
+        match name.trim_matches('.') {
+            "" => Self("team".into()),
+            name => Self(name.into()),
+        }
     }
 
     pub fn as_str(&self) -> &str {

@@ -170,6 +170,23 @@ impl State {
     fn with_deliveries(&self, mut events: Vec<Event>, cx: &Context) -> Vec<Event> {
         let mut n = 0;
         let mut more = Vec::new();
+        // Whoever is cut off in its turn may not have heard what it waited for, answered or not.
+        let cut_off = events.iter().filter_map(|event| match event {
+            Event::Agent(
+                agent::Event::Interrupted { id, .. }
+                | agent::Event::Parked { id, .. }
+                | agent::Event::Slept { id, why: agent::SleepWhy::Failed { .. } },
+            ) => Some(id),
+            _ => None,
+        });
+        let unheard: Vec<Event> = cut_off
+            .flat_map(|id| self.conversations.unheard_by(id))
+            .map(|tell| {
+                let (id, conversation) = (tell.id, tell.conversation);
+                Event::Conversation(conversation::Event::Left { id, conversation })
+            })
+            .collect();
+        events.extend(unheard);
         for event in &events {
             let Event::Conversation(event) = event else { continue };
             let found = match event {
@@ -398,8 +415,8 @@ impl State {
                 });
                 // What a team's agent drafted tells on behalf of what it is about.
                 let cause = self.agents.of_caller(&cx.caller).and_then(|agent| {
-                    let own = self.conversations.of_agent(&agent.id);
-                    own.or_else(|| self.conversations.of_agent(&agent.root))?.current
+                    let own = self.conversations.cause_of(&agent.id);
+                    own.or_else(|| self.conversations.cause_of(&agent.root))
                 });
                 let told = self.conversations.tell_event(new, id, &team.name, cx, asker, cause)?;
                 events.push(Event::Conversation(told));
@@ -447,7 +464,34 @@ impl State {
                     return Err(conversation::Refusal::OutOfStep(agent.clone()).into());
                 }
                 let events = self.conversations.decide(command, cx)?;
-                Ok(events.into_iter().map(Event::Conversation).collect())
+                let events = events.into_iter().map(Event::Conversation);
+                let (id, incarnation) = (agent.clone(), *incarnation);
+                // A message is a turn: what it uses is recorded with what comes of it.
+                if let conversation::Command::Settle { used, .. } = command {
+                    let spend =
+                        used.clone().map(|used| agent::Command::Spend { id, incarnation, used });
+                    let spent = spend.and_then(|spend| self.agents.decide(&spend, cx).ok());
+                    let spent = spent.into_iter().flatten().map(Event::Agent);
+                    return Ok(spent.chain(events).collect());
+                }
+                let mut events: Vec<Event> = events.collect();
+                let conversation = self.conversations.of_agent(&id);
+                let tell = conversation.and_then(|one| one.current.or(one.queue.front().copied()));
+                let Some((conversation, tell)) = conversation.zip(tell) else { return Ok(events) };
+                match self.agents.decide(&agent::Command::BeginTurn { id, incarnation }, cx) {
+                    Ok(begun) => events.extend(begun.into_iter().map(Event::Agent)),
+                    // It has none left.
+                    Err(refusal) => {
+                        events.push(Event::Conversation(conversation::Event::Settled {
+                            id: tell,
+                            conversation: conversation.id,
+                            how: conversation::How::Terminated { why: refusal.to_string().into() },
+                            answer: "".into(),
+                            up_to: None,
+                        }))
+                    }
+                }
+                Ok(events)
             }
             conversation::Command::Cancel { .. }
             | conversation::Command::Leave { .. }
@@ -617,7 +661,12 @@ impl State {
             Event::Conversation(conversation::Event::Settled {
                 id: tell,
                 conversation: conversation.id,
-                how: conversation::How::Terminated { why: crate::text::beginning(says, 2_000) },
+                how: conversation::How::Terminated {
+                    why: crate::text::beginning(
+                        &crate::text::plain(says),
+                        conversation::WHY_BYTES_MAX,
+                    ),
+                },
                 answer: "".into(),
                 up_to: None,
             })

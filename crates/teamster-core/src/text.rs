@@ -41,6 +41,12 @@ pub fn long(field: impl Into<String>, given: &str, max: usize) -> Result<Arc<str
     checked(field.into(), given, max)
 }
 
+/// Returns a text without what would steer a terminal, or have it read in another order than it is in.
+pub fn plain(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.replace(|c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || turns(c), "")
+}
+
 /// Returns the beginning of a text that may be too long to be kept, as much as fits into `max` bytes.
 pub fn beginning(text: &str, max: usize) -> Arc<str> {
     const CUT: &str = "…";

@@ -62,6 +62,9 @@ pub trait Hub: Send + Sync + 'static {
     /// [`Listens::has_heard`], the answer is brought to it in another way.
     fn listens(&self, tell: TellId) -> Listens;
 
+    /// Waits until the hub ends and nobody may wait for anything any more.
+    fn ends(&self) -> BoxFuture<'_, ()>;
+
     /// Returns the directory of the project the hub was started in.
     fn directory(&self) -> String;
 
@@ -197,7 +200,9 @@ pub async fn wait<T>(
     // Looks once even when there is no time to wait.
     loop {
         let step = PROGRESS_EVERY.min(at_most - waited);
-        match tokio::time::timeout(step, found.as_mut()).await {
+        let next = tokio::time::timeout(step, found.as_mut());
+        // Whoever still waits when the hub ends is answered as if its time were over.
+        match tokio::select! { biased; next = next => next, () = hub.ends() => return None } {
             Ok(found) => return Some(found),
             Err(_) => waited += step,
         }

@@ -89,6 +89,10 @@ impl Hub for TestHub {
         crate::hub::Waits::unnoticed()
     }
 
+    fn ends(&self) -> BoxFuture<'_, ()> {
+        std::future::pending().boxed()
+    }
+
     fn steps_aside(&self, _caller: &Caller) -> crate::hub::Aside {
         crate::hub::Aside::nowhere()
     }

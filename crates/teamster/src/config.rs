@@ -197,7 +197,7 @@ impl DataFiles {
     pub fn worktrees(&self, team: &str) -> PathBuf {
         let mut name = self.directory.file_name().unwrap_or_default().to_owned();
         name.push("-worktrees");
-        self.directory.with_file_name(name).join(team)
+        self.directory.with_file_name(name).join(format!("team-{team}"))
     }
 
     /// Which projects' hooks the user trusts. Agents do not see it.

@@ -180,6 +180,7 @@ pub async fn run(
     if tokio::time::timeout(AGENTS_PATIENCE, ended).await.is_err() {
         tracing::warn!("some agents did not end in time; they are killed with the hub");
     }
+    handle.end_waits();
     let _ = stop.send(true);
     served.end_streams();
     let mut door_end = door_end;

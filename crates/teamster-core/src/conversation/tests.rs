@@ -61,7 +61,15 @@ fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
 fn settle(name: &str, incarnation: u32, tell: u32) -> (&'static str, Any) {
     let (tell, how) = (TellId(tell), How::Completed);
     let (answer, last_record) = ("fine".into(), Some(12));
-    let settle = Command::Settle { agent: id(name), incarnation, tell, how, answer, last_record };
+    let settle = Command::Settle {
+        agent: id(name),
+        incarnation,
+        tell,
+        how,
+        answer,
+        last_record,
+        used: None,
+    };
     ("hub", Any::Conversation(settle))
 }
 
@@ -151,7 +159,9 @@ fn messages_are_answered_in_order() {
         answered.clone(),
         "hub",
         begin("api-1", 1).1,
-        expect![[r#"{"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}"#]],
+        expect![[r#"
+            {"conversation":{"begun":{"id":2,"conversation":1,"after":7}}}
+            {"agent":{"turn_begun":{"id":"api-1"}}}"#]],
     );
     let all = [answered, vec![begin("api-1", 1), settle("api-1", 1, 2)]].concat();
     check(all, "hub", begin("api-1", 1).1, expect!["nothing"]);
@@ -274,7 +284,12 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
             {"agent":{"interrupted":{"id":"api-1","why":"the hub ended","blameless":false}}}"#]],
     );
     let again = [a_talk(), vec![cut(1), admit("api-1", 51)]].concat();
-    check(again.clone(), "hub", begin("api-1", 2).1, expect!["nothing"]);
+    check(
+        again.clone(),
+        "hub",
+        begin("api-1", 2).1,
+        expect![[r#"{"agent":{"turn_begun":{"id":"api-1"}}}"#]],
+    );
     check(
         again,
         "hub",
@@ -392,6 +407,7 @@ fn chains_end() {
                         how,
                         answer,
                         last_record: None,
+                        used: None,
                     };
                     given.by("hub", Any::Conversation(settle));
                 }
@@ -586,4 +602,56 @@ fn one_that_is_put_to_sleep_when_its_account_is_used_up_has_not_ended() {
             {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}
             {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"its agent was put to sleep"}},"answer":""}}}"#]],
     );
+}
+
+/// Whoever was cut off may have been about to hear it.
+#[test]
+fn an_answer_that_came_just_before_its_asker_was_cut_off_is_sent_to_it() {
+    let mut given = an_asker();
+    for tell in 2..=4 {
+        let (who, command) = settle("api-2", 1, tell);
+        given.by(who, command);
+        given.by("hub", begin("api-2", 1).1);
+    }
+    assert_eq!(delivered(&given).len(), 2);
+    let (asker, why) = (id("web-1"), "the hub ended".to_owned());
+    let cut = |incarnation| {
+        let (id, why) = (asker.clone(), why.clone());
+        Any::Agent(agent::Command::Interrupt { id, incarnation, why, blameless: true })
+    };
+    given.by("hub", cut(1));
+    assert_eq!(delivered(&given).len(), 3);
+    // Not once more.
+    given.by("hub", admit("web-1", 60).1);
+    given.by("hub", cut(2));
+    assert_eq!(delivered(&given).len(), 3);
+}
+
+/// What happens between two turns, or is done by those whom an agent has drafted, has the same cause.
+#[test]
+fn a_chain_goes_on_after_a_turn() {
+    let mut given = an_asker();
+    given.by("hub", settle("web-1", 1, 1).1);
+    given.by("web-1", tell("ops", "and you?"));
+    let last = given.state.conversations.tell(TellId(5)).unwrap();
+    assert_eq!((last.chain.first, last.chain.length), (TellId(1), 1));
+}
+
+#[test]
+fn why_there_is_no_answer_steers_no_terminal() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_talk() {
+        given.by(who, command);
+    }
+    let why = "failed \u{1b}]0;pwn\u{7}\u{202e}x".into();
+    let (agent, tell, answer) = (id("api-1"), TellId(1), "\u{1b}[2Jfine".to_owned());
+    let (how, used) = (How::Terminated { why }, None);
+    let settle =
+        Command::Settle { agent, incarnation: 1, tell, how, answer, last_record: None, used };
+    given.by("hub", Any::Conversation(settle));
+    let tell = given.state.conversations.tell(TellId(1)).unwrap();
+    let Progress::Settled { how: How::Terminated { why }, answer, .. } = &tell.progress else {
+        panic!("{tell:?}")
+    };
+    assert_eq!((&**why, &**answer), ("failed ]0;pwnx", "[2Jfine"));
 }

@@ -132,7 +132,17 @@ impl Tool for AwaitAgent {
     type Args = AwaitAgentArgs;
 
     async fn call(cx: &Call<'_>, args: AwaitAgentArgs) -> Result<Reply, ToolError> {
-        let id = cx.state().agents.visible(args.agent_id.trim(), cx.caller())?.id.clone();
+        let state = cx.state();
+        let agent = state.agents.visible(args.agent_id.trim(), cx.caller())?;
+        if let Some(team) = &agent.draft.team {
+            let says = format!(
+                "Agent \"{}\" speaks for the team {team} and has no end; team_report shows what it said, and kill_agent or \
+                 team_sleep ends its process",
+                agent.id
+            );
+            return Err(ToolError::named("NoEnd", says));
+        }
+        let id = agent.id.clone();
         let ended = wait_for_end(cx, &id, patience(cx)).await;
         Ok(Reply::Json(
             ended.unwrap_or_else(|| json!({"status": "running", "agentId": id.as_str()})),
@@ -161,8 +171,8 @@ impl Tool for KillAgent {
         let done = cx.submit(Command::Agent(agent::Command::Kill { which: which.into() })).await?;
         let agent = done.state.agents.visible(which, cx.caller())?;
         // By what the call caused, so that the same call again, with its key, gets the same answer.
-        let had_ended = done.events.is_empty() && !agent.is_live();
-        let id = agent.id.clone();
+        let had_ended = done.events.is_empty() && done.state.agents.is_over_with_below(&agent.id);
+        let (id, lasts) = (agent.id.clone(), agent.lasts());
         // Of any agent: those below it end, too.
         let gone = cx
             .wait(&Topic::Agents, patience(cx), |state| {
@@ -171,6 +181,12 @@ impl Tool for KillAgent {
             .await
             .is_some();
         let message = match (had_ended, gone) {
+            (true, _) if lasts => format!("Agent \"{id}\" sleeps already"),
+            (false, true) if lasts => {
+                format!(
+                    "Agent \"{id}\" was put to sleep; it speaks for a team, and the next message wakes it"
+                )
+            }
             (true, _) => format!("Agent \"{id}\" had ended already"),
             (false, true) => format!("Agent \"{id}\" killed"),
             (false, false) => {

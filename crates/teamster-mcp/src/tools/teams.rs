@@ -480,6 +480,16 @@ impl Tool for TeamSleep {
                 _ => None,
             })
             .collect();
+        let open = |id: &teamster_core::agent::AgentId| {
+            let conversation = done.state.conversations.of_agent(id);
+            conversation.map_or(0, |one| one.queue.len() + usize::from(one.current.is_some()))
+        };
+        // One that had not started sleeps at once, and what it was told is settled with that.
+        let settled = |event: &&Event| {
+            matches!(event, Event::Conversation(conversation::Event::Settled { .. }))
+        };
+        let n_terminated =
+            slept.iter().map(open).sum::<usize>() + done.events.iter().filter(settled).count();
         let gone = cx
             .wait(&Topic::Agents, cx.inline_wait(), |state| {
                 let sleeps = |id: &teamster_core::agent::AgentId| {
@@ -494,9 +504,15 @@ impl Tool for TeamSleep {
             (false, true) => ("asleep", format!("Team {team} has been put to sleep")),
             (false, false) => ("asleep", format!("Team {team} is going to sleep")),
         };
+        let message = match n_terminated {
+            0 => message,
+            1 => format!("{message}; 1 message that was not answered is terminated"),
+            n => format!("{message}; {n} messages that were not answered are terminated"),
+        };
         let now = now_ms(cx);
         Ok(Reply::Json(json!({
-            "team": team.as_str(), "status": status, "message": message, "duration": now - began, "timestamp": now,
+            "team": team.as_str(), "status": status, "message": message, "terminated": n_terminated,
+            "duration": now - began, "timestamp": now,
         })))
     }
 }

@@ -17,6 +17,7 @@ use teamster_agents::supervisor::{Spawn, Started, Supervisor};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::{OpenOptions, Receiver, Sender};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::Bench;
 use crate::connection::Connection;
@@ -88,19 +89,19 @@ pub(crate) fn measure_idle(bench: &mut Bench) {
 }
 
 /// Where agents work, and the pipe in which they show that they do.
-struct Place {
+pub(crate) struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    fn new(below: &Path) -> Self {
+    pub(crate) fn new(below: &Path) -> Self {
         let directory = tempfile::tempdir_in(below).expect("a directory for agents");
         let made = Command::new("mkfifo").arg(directory.path().join("pipe")).status();
         assert!(made.expect("every system has mkfifo").success());
         Self { directory }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -120,11 +121,30 @@ impl Place {
         self.path().join("sessions")
     }
 
-    fn hub(&self, directory: &Path, settings: &[String]) -> Hub {
+    pub(crate) fn hub(&self, directory: &Path, settings: &[String]) -> Hub {
         let sets = settings.iter().flat_map(|setting| ["--set".to_owned(), setting.clone()]);
         let arguments: Vec<String> =
             ["--set".to_owned(), "program=scripted".to_owned()].into_iter().chain(sets).collect();
         Hub::start_with(directory, &arguments, &[("TEAMSTER_SCRIPTED_STATE", &self.state())])
+    }
+
+    /// Starts the program as one would by hand.
+    fn start(&self) -> (Child, Talk<ChildStdout, ChildStdin>) {
+        let mut command = tokio::process::Command::new(TEAMSTER);
+        command.arg("scripted-agent").env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("TEAMSTER_SCRIPTED_STATE", self.state()).current_dir(self.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("the agent starts");
+        let stdin = process.stdin.take().expect("it is piped");
+        let stdout = process.stdout.take().expect("it is piped");
+        (process, Talk { stdin, stdout: Lines::new(stdout, LINE_BYTES_MAX) })
+    }
+
+    /// Starts it and shakes hands, for several turns.
+    pub(crate) async fn talk(&self, hub: &Hub) -> Session {
+        let (process, mut talk) = self.start();
+        let session = talk.shake_hands(self, hub).await;
+        Session { _process: process, talk, session, last: 2 }
     }
 
     fn supervisor(&self) -> Supervisor {
@@ -174,14 +194,7 @@ async fn draft(hub: &Hub, connection: &mut Connection, place: &Place, prompt: &s
 
 async fn by_hand(place: &Place, hub: &Hub, pipe: &mut Pipe) -> Took {
     let asked = Instant::now();
-    let mut command = tokio::process::Command::new(TEAMSTER);
-    command.arg("scripted-agent").env_clear().env("PATH", "/usr/bin:/bin");
-    command.env("TEAMSTER_SCRIPTED_STATE", place.state()).current_dir(place.path());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut process = command.spawn().expect("the agent starts");
-    let stdin = process.stdin.take().expect("it is piped");
-    let stdout = process.stdout.take().expect("it is piped");
-    let mut talk = Talk { stdin, stdout: Lines::new(stdout, LINE_BYTES_MAX) };
+    let (mut process, mut talk) = place.start();
     let begin_ms = talk.begin(place, hub, pipe, asked).await;
     let now = Instant::now();
     talk.answer(3).await;
@@ -221,6 +234,25 @@ async fn launched(
     Took { begin_ms, end_ms: millis(now) }
 }
 
+/// A program that was started by hand, ready for turns.
+pub(crate) struct Session {
+    _process: Child,
+    talk: Talk<ChildStdout, ChildStdin>,
+    session: Value,
+    last: u64,
+}
+
+impl Session {
+    /// Prompts it, and waits until its turn is over.
+    pub(crate) async fn turn(&mut self, prompt: &str) {
+        self.last += 1;
+        let prompt = json!([{"type": "text", "text": prompt}]);
+        let params = json!({"sessionId": self.session, "prompt": prompt});
+        self.talk.ask(self.last, "session/prompt", params).await;
+        self.talk.answer(self.last).await;
+    }
+}
+
 /// A talk in ACP without anything that is not needed for one turn.
 struct Talk<R, W> {
     stdin: W,
@@ -230,6 +262,14 @@ struct Talk<R, W> {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Talk<R, W> {
     /// Shakes hands, and prompts. Returns how long it took until the turn began.
     async fn begin(&mut self, place: &Place, hub: &Hub, pipe: &mut Pipe, asked: Instant) -> f64 {
+        let session = self.shake_hands(place, hub).await;
+        let prompt = json!([{"type": "text", "text": place.script()}]);
+        self.ask(3, "session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+        pipe.begun().await;
+        millis(asked)
+    }
+
+    async fn shake_hands(&mut self, place: &Place, hub: &Hub) -> Value {
         let hello = json!({"protocolVersion": 1, "clientCapabilities": {}});
         self.ask(1, "initialize", hello).await;
         self.answer(1).await;
@@ -239,11 +279,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Talk<R, W> {
             "headers": [{"name": "Authorization", "value": bearer}],
         });
         self.ask(2, "session/new", json!({"cwd": place.path(), "mcpServers": [server]})).await;
-        let session = self.answer(2).await["sessionId"].clone();
-        let prompt = json!([{"type": "text", "text": place.script()}]);
-        self.ask(3, "session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
-        pipe.begun().await;
-        millis(asked)
+        self.answer(2).await["sessionId"].clone()
     }
 
     async fn ask(&mut self, id: u64, method: &str, params: Value) {
@@ -267,6 +303,6 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Talk<R, W> {
     }
 }
 
-fn millis(since: Instant) -> f64 {
+pub(crate) fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }

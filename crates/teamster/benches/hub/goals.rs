@@ -76,6 +76,7 @@ pub(crate) const GOALS: &[Goal] = &[
     ratio_at_most("transcript_page_200k_vs_1k", 1.25),
     ratio_at_most("transcript_page_1m_vs_1k", 1.25),
     at_most("draft_overhead_ms", 10.0),
+    at_most("tell_overhead_ms", 2.0),
     // Half a dozen syncs, one after the other: against a program that starts in 3 ms a slow disk is most of it.
     Goal { waits_for_disk: true, ..ratio_at_most("draft_begin_vs_by_hand", 5.0) },
     at_most("wake_p50_us", 1_000.0),

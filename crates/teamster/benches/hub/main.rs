@@ -31,6 +31,7 @@ mod results;
 mod size;
 mod start;
 mod sync;
+mod tells;
 mod transcripts;
 mod waits;
 
@@ -104,6 +105,7 @@ fn measurements() -> Vec<Measurement> {
         other("transcript", true, transcripts::measure),
         other("append", true, append::measure),
         other("draft", true, drafts::measure),
+        other("tell", true, tells::measure),
         other("idle_agents", false, drafts::measure_idle),
         other("wake", false, waits::measure_wake),
         other("start", false, start::measure),

@@ -45,6 +45,12 @@ const ROWS: &[(&str, &str)] = &[
     ("draft_begin_vs_by_hand", "drafted against by hand"),
     ("draft_end_by_hand_ms", "from that step to the end of the program, by hand"),
     ("draft_end_overhead_ms", "what the hub adds to that, until who waits knows the outcome"),
+    ("tell_ms", "from telling a team's scripted agent something to its answer"),
+    ("tell_by_hand_ms", "… the same turn by hand"),
+    (
+        "tell_overhead_ms",
+        "what the hub adds to that: four synced commits, transcript, two requests",
+    ),
     ("wake_p50_us", "from a write's answer to that of a call that waited for it"),
     ("wake_p99_us", "… at the 99th percentile"),
     ("wake_from_sending_p50_us", "from sending the write, with its sync"),

@@ -23,6 +23,7 @@ use teamster_core::ids::QuestionId;
 use teamster_core::permission;
 use teamster_core::question;
 use teamster_core::role::Role;
+use teamster_core::spending::Used;
 use teamster_core::team::Team;
 use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use self::conversing::Conversing;
 use super::asking::{self, Pending};
 use super::guard::{Guard, Verdict};
+use super::last_words::LastWords;
 use super::remote::{self, NotThere, Ssh};
 use super::spending::Spending;
 use super::{Shared, outcome, retention, until, worktree};
@@ -55,8 +57,6 @@ const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
 /// As many questions as a program may take back before nobody is asked for it any more; they do so when a turn is
 /// cancelled, or one of several calls was denied.
 const TAKEN_BACK_MAX: usize = 100;
-/// As much of the last message as is looked at for an outcome.
-const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
 
@@ -169,7 +169,7 @@ struct Talk<'a> {
     calls: HashSet<String>,
     /// Those that have no result yet.
     open_calls: HashSet<String>,
-    last_words: String,
+    last_words: LastWords,
     /// The message that its last words are part of, if its program tells messages apart.
     message: Option<String>,
     spending: Spending,
@@ -210,19 +210,21 @@ async fn launch_here(
     let program = known.program.clone();
     let state = shared.hub.state();
     let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
-    let directory = PathBuf::from(&*super::workplace(&state, agent));
+    let mut directory = PathBuf::from(&*super::workplace(&state, agent));
     if let Some(team) = team
         && let Some(root) = &team.worktrees
         && directory.starts_with(&**root)
+        && let Some(conversation) = state.conversations.of_agent(&agent.id)
     {
-        worktree::ensure(Path::new(&*team.directory), &directory).await?;
+        let branch = worktree::branch(&team.name, conversation, &directory);
+        directory = worktree::ensure(Path::new(&*team.directory), &directory, &branch).await?;
     }
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
     }
     let model = role.model.as_deref();
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
-    let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, secret::nonce() >> 64);
+    let id = launch_id(agent, secret::nonce());
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     launch.masked = vec![shared.data.clone()];
@@ -279,7 +281,7 @@ async fn launch_there(
             grace: grace(&program),
         };
         order.prepare(driver.prepare(&begin, &private));
-        let id = format!("{}-{}-{:016x}", agent.id, agent.incarnation, nonce >> 64);
+        let id = launch_id(agent, nonce);
         let launch = Launch::new(id, "ssh", shared.isolation().await);
         match remote::start(shared, agent, launch, &order, port).await {
             Ok((started, directory)) => {
@@ -293,6 +295,13 @@ async fn launch_there(
         }
     }
     Err(remote::NO_PORT.to_owned())
+}
+
+/// Returns a name for one launch. Teams may have characters in their names that a launch may not.
+fn launch_id(agent: &Agent, nonce: u128) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    let name: String = agent.id.as_str().chars().map(plain).collect();
+    format!("{name}-{}-{:016x}", agent.incarnation, nonce >> 64)
 }
 
 /// Returns what a program is told first.
@@ -360,7 +369,7 @@ async fn begin<'a>(
         guard: Guard::default(),
         calls: HashSet::new(),
         open_calls: HashSet::new(),
-        last_words: String::new(),
+        last_words: LastWords::default(),
         message: None,
         spending: Spending::default(),
         conversing: Conversing::default(),
@@ -438,24 +447,29 @@ impl Talk<'_> {
     /// Has recorded what the turn used. Returns what the agent has cost, if all of that is known.
     async fn spend(&mut self) -> Option<u64> {
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        let configuration = self.shared.configured.current();
-        let prices = &configuration.settings.prices;
-        if let Some(used) = self.spending.take(self.role.model.as_deref(), prices) {
-            let has_budget = self.agent.draft.limits.microdollars.is_some();
-            if used.microdollars.is_none() && has_budget {
-                let model = used.model.as_deref().unwrap_or("its model").to_owned();
-                let says = format!(
-                    "the price of {model} is not known, so what this turn cost is missing in the budget; say it in \
-                     [prices.{model:?}] of teamster.toml"
-                );
-                self.shared.tell(agent::Command::Warn { id: id.clone(), says }).await;
-            }
+        if let Some(used) = self.take_used().await {
             let id = id.clone();
             self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
         }
         let state = self.shared.hub.state();
         let used = state.agents.get(id.as_str())?.used;
         (used.n_priced > 0 && used.n_unpriced == 0).then_some(used.microdollars)
+    }
+
+    /// Returns what the turn used, which is to be recorded.
+    async fn take_used(&mut self) -> Option<Used> {
+        let configuration = self.shared.configured.current();
+        let prices = &configuration.settings.prices;
+        let used = self.spending.take(self.role.model.as_deref(), prices)?;
+        if used.microdollars.is_none() && self.agent.draft.limits.microdollars.is_some() {
+            let model = used.model.as_deref().unwrap_or("its model").to_owned();
+            let says = format!(
+                "the price of {model} is not known, so what this turn cost is missing in the budget; say it in \
+                 [prices.{model:?}] of teamster.toml"
+            );
+            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+        }
+        Some(used)
     }
 
     /// Says whether what the program tells of the turn under way is more than is left for it.
@@ -618,7 +632,10 @@ impl Talk<'_> {
 
     /// Deals with one event; returns what became of the work, if that is certain now.
     async fn hear(&mut self, event: Event) -> Option<Came> {
-        self.keep(event.clone()).await;
+        // The end of a message's turn is kept with what comes of it.
+        if !(self.agent.lasts() && matches!(event, Event::TurnEnded(_))) {
+            self.keep(event.clone()).await;
+        }
         match event {
             Event::Started(started) => {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
@@ -637,17 +654,12 @@ impl Talk<'_> {
             Event::Text(piece) => {
                 // Another message is not the rest of this one.
                 if self.message != piece.message && !self.last_words.is_empty() {
-                    self.last_words.push('\n');
+                    self.last_words.push_str("\n");
                 }
                 self.message = piece.message;
                 self.last_words.push_str(&piece.text);
-                if self.last_words.len() > LAST_WORDS_BYTES_MAX {
-                    let cut = self.last_words.len() - LAST_WORDS_BYTES_MAX / 2;
-                    let cut = self.last_words.ceil_char_boundary(cut);
-                    self.last_words.drain(..cut);
-                }
                 if self.agent.lasts() {
-                    self.shared.hub.words().set(&self.agent.id, &self.last_words);
+                    self.shared.hub.words().set(&self.agent.id, self.last_words.as_str());
                 }
                 None
             }
@@ -903,7 +915,7 @@ impl Talk<'_> {
 
     fn turn_ended(&mut self, end: TurnEnd) -> Came {
         match end {
-            TurnEnd::Done => Came::To(outcome::read(&self.last_words)),
+            TurnEnd::Done => Came::To(outcome::read(self.last_words.as_str())),
             TurnEnd::Cancelled => {
                 Came::To(self.outcome(Ending::Aborted, Status::Partial, "its turn was cancelled"))
             }
@@ -947,7 +959,7 @@ impl Talk<'_> {
 
     /// Returns an outcome that is not the agent's own, with what it said last.
     fn outcome(&self, ending: Ending, status: Status, says: &str) -> Outcome {
-        let summary = match self.last_words.trim() {
+        let summary = match self.last_words.as_str().trim() {
             "" => says.to_owned(),
             words => format!("{says}; the last it said: {words}"),
         };
@@ -967,25 +979,41 @@ impl Talk<'_> {
 
     /// Keeps an event in the transcript.
     async fn keep(&mut self, event: Event) {
+        self.keep_all([event]).await;
+    }
+
+    /// Keeps several at once, in their order.
+    async fn keep_all(&mut self, events: impl IntoIterator<Item = Event>) {
         let at_ms = u64::try_from(self.shared.clock.now().0).unwrap_or_default();
-        for record in self.transcriber.take(at_ms, event) {
-            self.write(record).await;
+        let mut records = Vec::new();
+        for event in events {
+            records.extend(self.transcriber.take(at_ms, event));
         }
+        self.write_all(records).await;
     }
 
     /// A transcript that cannot be written loses a piece; the agent's outcome is what must not be lost.
     async fn write(&mut self, record: Record) {
-        let bytes = match record.encode() {
-            Ok(bytes) => bytes,
-            Err(error) => return tracing::warn!(%error, "a record cannot be written"),
-        };
-        match self.shared.log.transcripts().append(&self.transcript, bytes).await {
-            Ok(number) => {
-                self.last_record = Some(number);
-                self.shared.live.grown(&self.agent.id, number);
-            }
-            Err(error) => {
-                tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
+        self.write_all(vec![record]).await;
+    }
+
+    async fn write_all(&mut self, records: Vec<Record>) {
+        let encoded = records.iter().filter_map(|record| {
+            let encoded = record.encode();
+            encoded.inspect_err(|error| tracing::warn!(%error, "a record cannot be written")).ok()
+        });
+        // Asked for in their order before the first is waited for, so that they share a sync.
+        let transcripts = self.shared.log.transcripts();
+        let appends = encoded.map(|bytes| transcripts.append(&self.transcript, bytes));
+        for appended in futures_util::future::join_all(appends).await {
+            match appended {
+                Ok(number) => {
+                    self.last_record = Some(number);
+                    self.shared.live.grown(&self.agent.id, number);
+                }
+                Err(error) => {
+                    tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
+                }
             }
         }
     }

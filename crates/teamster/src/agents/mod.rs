@@ -7,6 +7,7 @@ mod asking;
 mod check;
 mod guard;
 mod incarnation;
+mod last_words;
 mod live;
 mod outcome;
 mod reload;
@@ -93,6 +94,16 @@ pub struct Runner {
     /// What each program's failures led to; on another machine it fails by itself.
     failing: BTreeMap<Arc<str>, Failing>,
     failures: Arc<Failures>,
+}
+
+/// How an agent would stand in line for its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InLine {
+    /// Nobody works there.
+    No,
+    /// Somebody does, and nobody else waits.
+    Next,
+    Later,
 }
 
 /// A program that fails is not started again at once.
@@ -192,18 +203,25 @@ impl Runner {
             // Where all places are taken by those that wait, only what they wait for may come in.
             let crowded = state.agents.active().count() >= self.pool().live.get() as usize;
             // But first those make room who have nothing to do, the one that rests longest before all others.
-            let is_ready = |agent: &&Arc<Agent>| {
-                self.spared_until(&state, agent, now).is_none() && !self.would_wait(&state, agent)
-            };
+            let is_ready = |agent: &&Arc<Agent>| self.spared_until(&state, agent, now).is_none();
+            let can_work =
+                |agent: &&Arc<Agent>| is_ready(agent) && self.line(&state, agent) == InLine::No;
             if crowded
-                && state.agents.queued().any(|agent| is_ready(&agent))
+                && state.agents.queued().any(|agent| can_work(&agent))
                 && self.shared.resting.make_room()
             {
                 return look_again;
             }
             let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some() || agent.lasts();
-            let next =
-                state.agents.queued().filter(|agent| !crowded || is_awaited(agent)).find(is_ready);
+            let mut queued = state.agents.queued().filter(|agent| !crowded || is_awaited(agent));
+            // Those who can work at once go before one that is to be the next in its directory, which takes a place that
+            // nobody else needs.
+            let next = queued.find(can_work).or_else(|| {
+                let is_next = |agent: &&Arc<Agent>| {
+                    is_ready(agent) && self.line(&state, agent) == InLine::Next
+                };
+                state.agents.queued().find(is_next).filter(|_| !crowded)
+            });
             let Some(agent) = next else { return look_again };
             if !self.has_room(&state) {
                 return look_again;
@@ -231,13 +249,18 @@ impl Runner {
         [failing, account, parked].into_iter().flatten().filter(|at| *at > now).max()
     }
 
-    /// Says whether an agent would only wait for the directory that it works in: somebody works there, and another is next.
-    fn would_wait(&self, state: &State, agent: &Agent) -> bool {
+    /// Returns how an agent would stand in line for the directory that it works in.
+    fn line(&self, state: &State, agent: &Agent) -> InLine {
         let has_work = state.conversations.of_agent(&agent.id).is_some_and(|conversation| {
             conversation.current.is_some() || !conversation.queue.is_empty()
         });
-        let tree = has_work.then(|| tree(state, agent)).flatten();
-        tree.is_some_and(|tree| self.shared.hub.trees().is_awaited(&tree))
+        let Some(tree) = has_work.then(|| tree(state, agent)).flatten() else { return InLine::No };
+        let trees = self.shared.hub.trees();
+        match (trees.is_held(&tree), trees.is_awaited(&tree)) {
+            (_, true) => InLine::Later,
+            (true, false) => InLine::Next,
+            (false, false) => InLine::No,
+        }
     }
 
     /// Returns when the first agent may be started that may not be started now.

@@ -1,9 +1,11 @@
 //! Git worktrees for those who must not work in each other's files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use teamster_agents::process;
+use teamster_core::TeamName;
+use teamster_core::conversation::Conversation;
 
 /// A checkout of a big repository takes a while.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -11,12 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const SAYS_BYTES_MAX: usize = 1_000;
 
 /// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
-/// is now. One that is there already is left as it is.
-pub(super) async fn ensure(repository: &Path, path: &Path) -> Result<(), String> {
+/// is now. One that is there already is left as it is. Returns the directory in it that is the repository's own.
+pub(super) async fn ensure(
+    repository: &Path,
+    path: &Path,
+    branch: &str,
+) -> Result<PathBuf, String> {
+    let prefix = git(repository, &["rev-parse".as_ref(), "--show-prefix".as_ref()]).await?;
+    let directory = path.join(prefix.trim());
     if path.join(".git").exists() {
-        return Ok(());
+        return Ok(directory);
     }
-    let branch = branch(path);
     let parent = path.parent().ok_or("a worktree cannot be the root directory")?;
     std::fs::create_dir_all(parent)
         .map_err(|error| format!("cannot make {}: {error}", parent.display()))?;
@@ -27,22 +34,26 @@ pub(super) async fn ensure(repository: &Path, path: &Path) -> Result<(), String>
     let is_known = git(repository, &verify).await.is_ok();
     let add: [&Path; 2] = ["worktree".as_ref(), "add".as_ref()];
     let rest: Vec<&Path> = match is_known {
-        true => vec![path, Path::new(&branch)],
-        false => vec!["-b".as_ref(), Path::new(&branch), path, "HEAD".as_ref()],
+        true => vec![path, Path::new(branch)],
+        false => vec!["-b".as_ref(), Path::new(branch), path, "HEAD".as_ref()],
     };
-    git(repository, &[&add[..], &rest[..]].concat()).await
+    git(repository, &[&add[..], &rest[..]].concat()).await?;
+    Ok(directory)
 }
 
-/// Returns the branch of a worktree, which says where it is: several hubs may have some of one repository.
-fn branch(path: &Path) -> String {
+/// Returns the branch of a conversation's worktree. Several hubs may have some of one repository, and one that begins
+/// anew counts anew.
+pub(super) fn branch(team: &TeamName, conversation: &Conversation, path: &Path) -> String {
     let is_odd = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-    let plain = |name: &std::ffi::OsStr| name.to_string_lossy().replace(is_odd, "-");
-    let mut names: Vec<String> = path.iter().rev().take(3).map(plain).collect();
-    names.reverse();
-    format!("teamster/{}", names.join("/"))
+    let (team, id) = (team.as_str().replace(is_odd, "-"), conversation.id);
+    let of = format!("{} {}", path.display(), conversation.opened_at.0);
+    let print = of.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |print, byte| {
+        (print ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("teamster/{team}/{id}-{:08x}", print >> 32)
 }
 
-async fn git(repository: &Path, args: &[&Path]) -> Result<(), String> {
+async fn git(repository: &Path, args: &[&Path]) -> Result<String, String> {
     let run = process::command("git", repository).args(args).output();
     let output = match tokio::time::timeout(PATIENCE, run).await {
         Ok(Ok(output)) => output,
@@ -50,20 +61,9 @@ async fn git(repository: &Path, args: &[&Path]) -> Result<(), String> {
         Err(_) => return Err(format!("git took longer than {} s", PATIENCE.as_secs())),
     };
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let says = String::from_utf8_lossy(&output.stderr);
     let says: String = says.trim().chars().take(SAYS_BYTES_MAX).collect();
     Err(format!("git could not make a worktree of {}: {says}", repository.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_branch_is_named_after_its_worktree() {
-        let path = Path::new("/home/ann/.local/state/teamster/default-worktrees/my.app/CONV-3");
-        assert_eq!(branch(path), "teamster/default-worktrees/my-app/CONV-3");
-    }
 }

@@ -15,6 +15,7 @@ use teamster_log::{Conversation, Log};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{Aside, Asked, Done, Failure, Listens, StepsBack, Waits, Watch};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
@@ -44,6 +45,7 @@ pub(super) struct Shared {
     pub(super) idlers: Arc<Idlers>,
     pub(super) words: Words,
     pub(super) trees: Arc<Trees>,
+    pub(super) ends: CancellationToken,
     pub(super) unheard: Arc<Unheard>,
     pub(super) pids: Pids,
     pub(super) written: Written,
@@ -100,6 +102,11 @@ impl Handle {
     /// Returns who does nothing but wait.
     pub fn idlers(&self) -> &Arc<Idlers> {
         &self.shared.idlers
+    }
+
+    /// Has all calls answered that wait for something.
+    pub fn end_waits(&self) {
+        self.shared.ends.cancel();
     }
 
     /// Returns who works in which directory.
@@ -169,6 +176,10 @@ impl Hub for Handle {
         Waits::new(self.shared.idlers.clone().enter(&caller.principal))
     }
 
+    fn ends(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.shared.ends.cancelled())
+    }
+
     fn steps_aside(&self, caller: &Caller) -> Aside {
         let state = Self::state(self);
         let agent = state.agents.of_caller(caller);
@@ -209,7 +220,7 @@ struct Gone {
 }
 
 impl StepsBack for Gone {
-    fn back(self: Box<Self>, at_most: Duration) -> BoxFuture<'static, ()> {
+    fn back(mut self: Box<Self>, at_most: Duration) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             if tokio::time::timeout(at_most, self.left.back()).await.is_ok() {
                 return;

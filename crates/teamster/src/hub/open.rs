@@ -20,6 +20,7 @@ use super::written::Written;
 use crate::clock::Clock;
 use crate::project::Project;
 use crate::secret::Random;
+use tokio_util::sync::CancellationToken;
 
 /// As many inputs as wait for the loop; senders wait when there are more.
 const INPUTS_MAX: usize = 4_096;
@@ -106,6 +107,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         idlers: Arc::default(),
         words: Words::default(),
         trees: Arc::default(),
+        ends: CancellationToken::new(),
         unheard: Arc::default(),
         pids: Pids::default(),
         written: Written::default(),

@@ -27,7 +27,17 @@ pub struct Trees {
 #[derive(Debug, Default)]
 struct All {
     by_tree: HashMap<Tree, Line>,
-    by_agent: HashMap<AgentId, Tree>,
+    by_agent: HashMap<AgentId, Claimed>,
+    last: u64,
+}
+
+/// What an agent wants.
+#[derive(Debug)]
+struct Claimed {
+    tree: Tree,
+    number: u64,
+    /// So many of its calls wait for others.
+    n_away: usize,
 }
 
 /// Who has a directory, and who is next.
@@ -63,13 +73,18 @@ pub struct Claim {
 pub struct Left {
     trees: Arc<Trees>,
     agent: AgentId,
+    claim: u64,
+    /// It has come back.
+    is_over: bool,
 }
 
 impl Trees {
     /// Asks for a directory; after all who asked before.
     pub fn claim(self: &Arc<Self>, agent: &AgentId, tree: Tree) -> Claim {
         let mut all = self.all();
-        all.by_agent.insert(agent.clone(), tree.clone());
+        all.last += 1;
+        let claimed = Claimed { tree: tree.clone(), number: all.last, n_away: 0 };
+        all.by_agent.insert(agent.clone(), claimed);
         let line = all.by_tree.entry(tree).or_default();
         line.waiting.push_back(agent.clone());
         line.give_to_next();
@@ -81,6 +96,11 @@ impl Trees {
         self.all().by_tree.get(tree).is_some_and(|line| !line.waiting.is_empty())
     }
 
+    /// Says whether somebody works in a directory.
+    pub fn is_held(&self, tree: &Tree) -> bool {
+        self.all().by_tree.get(tree).is_some_and(|line| line.holder.is_some())
+    }
+
     /// Waits until nobody waits for some directory for which somebody did.
     pub async fn freed(&self) {
         self.freed.notified().await;
@@ -89,25 +109,27 @@ impl Trees {
     /// Notes that an agent waits for others, if it works in a directory.
     pub fn leave(self: &Arc<Self>, agent: &AgentId) -> Option<Left> {
         let mut all = self.all();
-        let tree = all.by_agent.get(agent)?.clone();
+        let claimed = all.by_agent.get_mut(agent)?;
+        claimed.n_away += 1;
+        let (tree, claim) = (claimed.tree.clone(), claimed.number);
         all.by_tree.get_mut(&tree)?.take_from(agent);
         drop(all);
         self.has_changed();
-        Some(Left { trees: self.clone(), agent: agent.clone() })
+        Some(Left { trees: self.clone(), agent: agent.clone(), claim, is_over: false })
     }
 
     /// Says whether the agent has its directory; so it has if it wants none.
     fn has(&self, agent: &AgentId) -> bool {
         let all = self.all();
-        let tree = all.by_agent.get(agent);
-        let line = tree.and_then(|tree| all.by_tree.get(tree));
+        let claimed = all.by_agent.get(agent);
+        let line = claimed.and_then(|claimed| all.by_tree.get(&claimed.tree));
         line.is_none_or(|line| line.holder.as_ref() == Some(agent))
     }
 
     /// Returns who works in the directory that the agent wants.
     fn holder(&self, agent: &AgentId) -> Option<AgentId> {
         let all = self.all();
-        all.by_tree.get(all.by_agent.get(agent)?)?.holder.clone()
+        all.by_tree.get(&all.by_agent.get(agent)?.tree)?.holder.clone()
     }
 
     async fn until_has(&self, agent: &AgentId) {
@@ -146,7 +168,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut all = self.trees.all();
-        if let Some(tree) = all.by_agent.remove(&self.agent)
+        if let Some(Claimed { tree, .. }) = all.by_agent.remove(&self.agent)
             && let Some(line) = all.by_tree.get_mut(&tree)
         {
             line.take_from(&self.agent);
@@ -160,10 +182,21 @@ impl Drop for Claim {
 }
 
 impl Left {
-    /// Asks for the directory again, before all who are new to it.
-    fn want_back(&self) {
+    /// Asks for the directory again, before all who are new to it; if the agent's other calls wait no more, either. Says
+    /// whether it did.
+    fn want_back(&mut self) -> bool {
         let mut all = self.trees.all();
-        let Some(tree) = all.by_agent.get(&self.agent).cloned() else { return };
+        let is_first = !std::mem::replace(&mut self.is_over, true);
+        let Some(claimed) = all.by_agent.get_mut(&self.agent) else { return false };
+        // The claim of an earlier process is over.
+        if claimed.number != self.claim || !is_first {
+            return false;
+        }
+        claimed.n_away -= 1;
+        if claimed.n_away > 0 {
+            return false;
+        }
+        let tree = claimed.tree.clone();
         let line = all.by_tree.entry(tree).or_default();
         let is_known =
             line.holder.as_ref() == Some(&self.agent) || line.waiting.contains(&self.agent);
@@ -171,12 +204,14 @@ impl Left {
             line.waiting.push_front(self.agent.clone());
             line.give_to_next();
         }
+        true
     }
 
-    /// Waits until the directory is the agent's again.
-    pub async fn back(&self) {
-        self.want_back();
-        self.trees.until_has(&self.agent).await;
+    /// Waits until the directory is the agent's again, unless another of its calls still waits for others.
+    pub async fn back(&mut self) {
+        if self.want_back() {
+            self.trees.until_has(&self.agent).await;
+        }
     }
 
     pub fn agent(&self) -> &AgentId {
@@ -237,14 +272,20 @@ mod tests {
     async fn who_waits_for_others_leaves_its_directory_and_has_it_again_before_it_goes_on() {
         let trees = Arc::new(Trees::default());
         let asker = trees.claim(&agent("a-1"), tree("/a"));
-        let left = trees.leave(&agent("a-1")).unwrap();
+        let mut left = trees.leave(&agent("a-1")).unwrap();
         let inner = trees.claim(&agent("a-2"), tree("/a"));
         let late = trees.claim(&agent("a-3"), tree("/a"));
         assert!(inner.is_granted() && !late.is_granted() && !asker.is_granted());
-        let mut back = pin!(left.back());
-        assert!(poll!(back.as_mut()).is_pending());
-        drop(inner);
-        back.await;
+        // Another of its calls waits as well.
+        let mut other = trees.leave(&agent("a-1")).unwrap();
+        other.back().await;
+        assert!(inner.is_granted() && !asker.is_granted());
+        {
+            let mut back = pin!(left.back());
+            assert!(poll!(back.as_mut()).is_pending());
+            drop(inner);
+            back.await;
+        }
         assert!(asker.is_granted() && !late.is_granted());
         // One that gives up waiting is in line again, before those who are new.
         let left = trees.leave(&agent("a-1")).unwrap();
@@ -254,7 +295,7 @@ mod tests {
         drop(late);
         assert!(asker.is_granted() && !newer.is_granted());
         // Nobody waits for the directory of one that has ended.
-        let left = trees.leave(&agent("a-1")).unwrap();
+        let mut left = trees.leave(&agent("a-1")).unwrap();
         drop(asker);
         left.back().await;
         assert!(newer.is_granted());
@@ -272,7 +313,7 @@ mod tests {
             .map(|(name, directory)| trees.claim(&agent(name), tree(directory)));
         assert!(inner.iter().all(Claim::is_granted));
         drop(inner);
-        for left in &left {
+        for mut left in left {
             left.back().await;
         }
         assert!(claims.iter().all(Claim::is_granted));

@@ -107,7 +107,7 @@ async fn with_worktrees_all_work_at_once_each_in_its_own() {
     let api = teams.home.path().join("api");
     assert!(!api.join("mine.txt").exists());
     let listed = git(&api, &["worktree", "list", "--porcelain"]);
-    assert_eq!(listed.matches("branch refs/heads/teamster/data-worktrees/api/CONV-").count(), 4);
+    assert_eq!(listed.matches("branch refs/heads/teamster/api/CONV-").count(), 4);
     let written = |path: &str| Path::new(path).join("mine.txt").exists();
     let trees = listed.lines().filter_map(|line| line.strip_prefix("worktree "));
     assert_eq!(trees.filter(|path| written(path)).count(), 4, "{listed}");
@@ -201,4 +201,55 @@ fn a_message_that_is_not_begun_can_be_taken_back() {
     until_said(&teams.world, &format!("{first} answered: done"));
     let unknown = hub.run(&["cancel", "TELL-99"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no message"));
+}
+
+/// One that only waits for its directory is not started and sent away again and again while another could work.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_directory_does_not_keep_others_from_a_place() {
+    let teams = start("[pool]\nrunning = 2\nlive = 2\n", "");
+    let tell = async |name: &str, team: &str, message: &str| {
+        let token = teams.world.hub.token(name, "teams");
+        let mut client = teams.world.hub.modern(&token, "/mcp/teams").await;
+        let tell = json!({"toTeam": team, "message": message, "waitForResponse": false});
+        call(&mut client, "team_tell", tell).await
+    };
+    tell("one", "api", "! sleep 3000\n! say done").await;
+    until_said(&teams.world, "TELL-1 is being answered");
+    tell("two", "api", "! say second").await;
+    tell("three", "web", "! say third").await;
+    until_said(&teams.world, "TELL-3 answered: third");
+    let log = teams.world.hub.ok(&["log"]);
+    assert!(!log.contains("TELL-1 answered"), "{log}");
+    assert!(log.matches("is woken").count() < 8, "{log}");
+}
+
+/// Any name that a team may have can be told something.
+#[test]
+fn teams_have_dots_and_signs_in_their_names() {
+    let home = tempfile::tempdir().expect("a directory");
+    let mut settings = String::new();
+    let names = ["my.app", "a@b", "x.lock", "-x", "."];
+    for name in names {
+        let _ = writeln!(settings, "[teams.{name:?}]\npath = {:?}", home.path());
+    }
+    let world = World::start(&settings);
+    for name in names {
+        assert_eq!(world.hub.ok(&["tell", "--", name, "! say hi"]), "hi", "{name}");
+    }
+}
+
+/// Whoever waits when the hub is stopped is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hub_that_stops_answers_those_who_wait() {
+    let mut teams = start("", "");
+    let token = teams.world.hub.token("ann", "teams");
+    let mut ann = teams.world.hub.modern(&token, "/mcp/teams").await;
+    let waits = tokio::spawn(async move {
+        let tell = json!({"toTeam": "api", "message": "! say begun\n! hang", "timeout": 40_000});
+        call(&mut ann, "team_tell", tell).await
+    });
+    until_said(&teams.world, "TELL-1 is being answered");
+    teams.world.hub.end(rustix::process::Signal::TERM);
+    let told = waits.await.expect("it ends");
+    assert_eq!(told["status"], "timeout", "{told}");
 }

@@ -138,3 +138,38 @@ fn a_teller_that_waits_holds_no_place() {
     let script = "! call team_tell {\"toTeam\":\"web\",\"message\":\"! call team_tell {\\\"toTeam\\\":\\\"ops\\\",\\\"message\\\":\\\"! say deep\\\"}\\n! say $$last.response\"}\n! say $last.response";
     assert_eq!(teams.tell("api", script), "deep");
 }
+
+/// One that speaks for a team has no end: it sleeps, and nobody waits for more.
+#[test]
+fn who_speaks_for_a_team_is_killed_by_sleep_and_not_awaited() {
+    let teams = Teams::start("");
+    assert_eq!(teams.tell("api", "! say here"), "here");
+    let hub = &teams.world.hub;
+    let killed = hub.run(&["kill", "api-1"]);
+    let says = String::from_utf8_lossy(&killed.stderr).into_owned();
+    assert!(killed.status.success() && says.contains("was put to sleep"), "{says}");
+    let killed = hub.run(&["kill", "api-1"]);
+    assert!(String::from_utf8_lossy(&killed.stderr).contains("sleeps already"));
+    let says = hub.fails(&["await", "api-1"]);
+    assert!(says.contains("has no end"), "{says}");
+    assert_eq!(teams.tell("api", "! say again"), "again");
+}
+
+#[test]
+fn what_is_missing_of_a_long_answer_is_said() {
+    let teams = Teams::start("");
+    let answer = teams.tell("api", &format!("! say BEGIN{}END", "x".repeat(80_000)));
+    assert!(answer.starts_with('[') && answer.ends_with("END"), "{}", &answer[..100]);
+    assert!(answer.contains("bytes before this are only in the transcript of CONV-1]"));
+}
+
+#[test]
+fn sleep_says_what_it_costs() {
+    let teams = Teams::start("");
+    let hub = &teams.world.hub;
+    let first = hub.ok(&["tell", "api", "! hang", "--no-wait"]);
+    hub.ok(&["tell", "api", "! say never", "--no-wait"]);
+    crate::unattended::until_said(&teams.world, &format!("{first} is being answered"));
+    let says = hub.ok(&["sleep", "api"]);
+    assert!(says.ends_with("2 messages that were not answered are terminated"), "{says}");
+}

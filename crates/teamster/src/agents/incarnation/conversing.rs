@@ -1,7 +1,7 @@
 //! The turns of an agent that speaks for a team: one for each message of its conversation, in order. In between it rests.
 
 use teamster_agents::agent::{Event, TurnEnd};
-use teamster_core::agent::{self, SleepWhy};
+use teamster_core::agent::SleepWhy;
 use teamster_core::conversation::{self, Conversation, How, Partner};
 use teamster_core::ids::TellId;
 use teamster_core::team::Team;
@@ -64,6 +64,12 @@ impl Talk<'_> {
             Err(failure) => return Some(Came::Off(failure.to_string())),
         };
         let conversation = done.state.conversations.of_agent(&self.agent.id)?;
+        let is_refused = done.events.iter().any(|event| {
+            matches!(event, teamster_core::Event::Conversation(conversation::Event::Settled { .. }))
+        });
+        if is_refused {
+            return Some(Came::ToSleep(SleepWhy::Idle));
+        }
         let Some(tell) = conversation.current else {
             self.conversing.claim = None;
             let rest = self.shared.resting.enter(&self.agent.id);
@@ -78,21 +84,13 @@ impl Talk<'_> {
         let prompt = self.message(&done.state, conversation, tell, is_again)?;
         self.last_words.clear();
         self.message = None;
-        self.keep_told(&done.state, conversation, tell, is_again).await;
-        let begin = agent::Command::BeginTurn {
-            id: self.agent.id.clone(),
-            incarnation: self.agent.incarnation,
-        };
-        if let Err(refused) =
-            self.shared.hub.submit(Caller::hub(), Command::Agent(begin), None).await
-        {
-            self.settle(How::Terminated { why: refused.to_string().into() }).await;
-            return Some(Came::ToSleep(SleepWhy::Idle));
-        }
         self.spending.begin();
         // While it rested, it had nothing to say.
         self.heard_at = Instant::now();
-        match self.dialogue.prompt(&prompt) {
+        let prompted = self.dialogue.prompt(&prompt);
+        // While it begins. What it is told stands before what it says, for that is not heard before this.
+        self.keep_told(&done.state, conversation, tell, is_again).await;
+        match prompted {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
         }
@@ -168,25 +166,27 @@ impl Talk<'_> {
 
     /// Deals with the end of a turn, and goes on with the next message.
     pub(super) async fn answered_tell(&mut self, end: TurnEnd) -> Option<Came> {
+        let ended = Event::TurnEnded(end.clone());
         let why = match end {
             TurnEnd::Done | TurnEnd::MaxTokens | TurnEnd::MaxTurns => None,
             TurnEnd::Cancelled => Some("its turn was cancelled".to_owned()),
             TurnEnd::Refused => Some("the model would not go on".to_owned()),
             TurnEnd::Failed { message } => {
                 if let Some((until, why)) = self.limit.take() {
+                    self.keep(ended).await;
                     return Some(Came::ToAPause { until, why });
                 }
                 Some(message)
             }
             TurnEnd::Gone => {
+                self.keep(ended).await;
                 return Some(Came::Off(
                     self.last_signs("its program ended in the middle of its turn"),
                 ));
             }
         };
-        self.spend().await;
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
-        self.settle(how).await;
+        self.settle_after(Some(ended), how).await;
         retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.
         self.conversing.claim = None;
@@ -195,18 +195,40 @@ impl Talk<'_> {
 
     /// Says what came of the message under way, with what was said so far.
     pub(super) async fn settle(&mut self, how: How) {
-        let Some(tell) = self.conversing.tell.take() else { return };
+        self.settle_after(None, how).await;
+    }
+
+    /// The same, with the last event of its turn, so that both are kept at once.
+    async fn settle_after(&mut self, last: Option<Event>, how: How) {
+        let Some(tell) = self.conversing.tell.take() else {
+            if let Some(last) = last {
+                self.keep(last).await;
+            }
+            return;
+        };
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
-        let answer = self.last_words.trim().to_owned();
+        let session = self.shared.hub.state().conversations.of_agent(&agent).map(|one| one.id);
+        let answer = self.last_words.whole(|n_cut| {
+            let session = session.map(|id| id.to_string()).unwrap_or_default();
+            format!("[{n_cut} bytes before this are only in the transcript of {session}]\n")
+        });
         let why = match &how {
             How::Terminated { why } => Some(why.to_string()),
             How::Completed | How::Cancelled => None,
         };
         let completed = how == How::Completed;
-        self.keep(Event::Settled { tell: tell.to_string(), completed, why }).await;
-        let last_record = self.last_record;
-        let settle =
-            conversation::Command::Settle { agent, incarnation, tell, how, answer, last_record };
+        let settled = Event::Settled { tell: tell.to_string(), completed, why };
+        self.keep_all(last.into_iter().chain([settled])).await;
+        let (last_record, used) = (self.last_record, self.take_used().await);
+        let settle = conversation::Command::Settle {
+            agent,
+            incarnation,
+            tell,
+            how,
+            answer,
+            last_record,
+            used,
+        };
         self.shared.tell_hub(Command::Conversation(settle)).await;
         self.shared.hub.words().set(&self.agent.id, "");
     }

@@ -340,8 +340,6 @@ impl Teams {
                 self.resting.lock().expect("nobody panics with it").retain(|(one, _)| *one != id);
                 continue;
             };
-            let turn = agent::Command::BeginTurn { id: id.clone(), incarnation };
-            self.tell(handle, Command::Agent(turn)).await;
             tokio::time::sleep(dice.millis(40)).await;
             match dice.below(20) {
                 0..2 => return Came::Off,
@@ -395,6 +393,7 @@ impl Teams {
             how,
             answer,
             last_record: None,
+            used: None,
         };
         self.tell(handle, Command::Conversation(settle)).await;
     }
@@ -440,6 +439,7 @@ impl Teams {
                 how,
                 answer,
                 last_record: None,
+                used: None,
             };
             if let Ok(done) =
                 handle.submit(Caller::hub(), Command::Conversation(settle), None).await
