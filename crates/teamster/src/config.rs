@@ -193,11 +193,11 @@ impl DataFiles {
         self.directory.join("hub.sock")
     }
 
-    /// Where a team's conversations have their worktrees: beside the directory, whose contents agents do not see.
-    pub fn worktrees(&self, team: &str) -> PathBuf {
+    /// Where a team's conversations, or a run's workers, have their worktrees: beside the directory, whose contents agents do not see.
+    pub fn worktrees(&self, of: &str) -> PathBuf {
         let mut name = self.directory.file_name().unwrap_or_default().to_owned();
         name.push("-worktrees");
-        self.directory.with_file_name(name).join(format!("team-{team}"))
+        self.directory.with_file_name(name).join(of)
     }
 
     /// Which projects' hooks the user trusts. Agents do not see it.

@@ -122,7 +122,9 @@ fn team(
         color: fields.color.as_ref().map(|color| color.as_str().into()),
         idle_ms: u64::from(idle_minutes) * 60_000,
         remote: fields.remote.as_ref().map(|remote| remote.as_str().into()),
-        worktrees: fields.worktrees.then(|| data.worktrees(name.as_str()).to_string_lossy().into()),
+        worktrees: fields
+            .worktrees
+            .then(|| data.worktrees(&format!("team-{name}")).to_string_lossy().into()),
         pass: fields.pass.iter().map(|variable| variable.as_str().into()).collect(),
         behaviour: Arc::new(behaviour),
         name,
