@@ -9,6 +9,7 @@ use teamster_core::team::Team;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
+use super::worktree::{NO_GIT, is_in_git};
 use crate::config::{self, DataFiles};
 use crate::settings::{Configuration, TeamFields};
 
@@ -60,6 +61,26 @@ pub fn check(configuration: &Configuration, name: &str) -> Result<(), String> {
     // Where its worktrees would be does not matter here.
     let data = DataFiles::of(Path::new("/"));
     team(name, fields, configuration, &config::search_path(), &data).map(drop)
+}
+
+/// Returns why a team cannot work now, as far as can be seen from here.
+pub fn problem(
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+    team: &Team,
+) -> Option<String> {
+    if team.remote.is_some() {
+        return None;
+    }
+    let directory = Path::new(&*team.directory);
+    if !directory.is_dir() {
+        return Some(format!("{} is not there, or is no directory", team.directory));
+    }
+    let wanted = Some(&*team.behaviour.program).filter(|program| !program.is_empty());
+    if let Err(why) = configuration.settings.programs.choose(wanted, search_path) {
+        return Some(why);
+    }
+    (team.worktrees.is_some() && !is_in_git(directory)).then(|| NO_GIT.to_owned())
 }
 
 /// Returns what a directory is called, as a team.

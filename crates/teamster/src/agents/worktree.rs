@@ -10,11 +10,25 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// As much of git's words as is passed on.
 const SAYS_BYTES_MAX: usize = 1_000;
 
+/// What is said where there can be none.
+pub(super) const NO_GIT: &str =
+    "worktrees need a git repository; run `git init` there, or say worktrees = false";
+
+/// Says whether a directory is in a git repository, as far as its files show.
+pub(super) fn is_in_git(directory: &Path) -> bool {
+    // A worktree has a file that says where the repository is.
+    let has_git = |git: &Path| git.is_file() || git.join("HEAD").is_file();
+    directory.ancestors().any(|directory| has_git(&directory.join(".git")))
+}
+
 /// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
 /// is now. One that is there already is left as it is.
 pub(super) async fn ensure(repository: &Path, path: &Path) -> Result<(), String> {
     if path.join(".git").exists() {
         return Ok(());
+    }
+    if !is_in_git(repository) {
+        return Err(format!("{} is in no repository: {NO_GIT}", repository.display()));
     }
     let branch = branch(path);
     let parent = path.parent().ok_or("a worktree cannot be the root directory")?;

@@ -187,7 +187,7 @@ fn a_team_that_is_removed_between_two_starts_answers_nobody() {
     teams.world.start_again();
     assert_eq!(teams.tell("api", "! say back"), "back");
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
-    assert!(transcript.contains("\nback\n· TELL-"), "{transcript}");
+    assert!(transcript.contains("\n  back\n· TELL-"), "{transcript}");
     assert_nobody_waits(&teams);
 }
 
