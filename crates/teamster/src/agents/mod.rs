@@ -47,7 +47,7 @@ pub use self::check::{check, probe};
 pub use self::live::Live;
 pub use self::reload::Configured;
 use self::resting::Resting;
-pub use self::teams::{check as check_team, problem as team_problem};
+pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
 use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::hub::{Handle, Tree};

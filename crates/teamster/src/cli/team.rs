@@ -9,6 +9,7 @@ use std::io::IsTerminal;
 use anyhow::bail;
 use serde_json::{Value, json};
 
+use super::agent::in_our_words;
 use super::{connect_to_hub, print, say};
 use crate::client::Client;
 use crate::config::DataFiles;
@@ -16,7 +17,12 @@ use crate::config::DataFiles;
 #[derive(Debug, clap::Args)]
 pub(super) struct WakeArgs {
     /// The team
-    team: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    team: Option<String>,
+
+    /// All teams
+    #[arg(long)]
+    all: bool,
 
     /// The team to speak for [default: yourself]
     #[arg(long, value_name = "TEAM")]
@@ -101,13 +107,26 @@ async fn call(client: &mut Client, tool: &str, arguments: &Value) -> anyhow::Res
     let (text, failed) = client.call_tool("/mcp/teams", tool, arguments, None).await?;
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
     if failed {
-        bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+        bail!("{}", in_our_words(answer["message"].as_str().unwrap_or("the hub refused")));
     }
     Ok(answer)
 }
 
 pub(super) async fn wake(data: &DataFiles, args: WakeArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
+    if args.all {
+        let answer = call(&mut client, "team_wake_all", &json!({"fromTeam": args.from})).await?;
+        if args.json {
+            print(&answer.to_string())?;
+        }
+        for one in answer["results"].as_array().into_iter().flatten().filter(|_| !args.json) {
+            match one["error"].as_str() {
+                Some(error) => say(&format!("{}: {error}", word(one, "team"))),
+                None => print(word(one, "message"))?,
+            }
+        }
+        return if answer["failureCount"] == 0 { Ok(()) } else { Err(super::Refused.into()) };
+    }
     let arguments = json!({"team": args.team, "fromTeam": args.from, "clearCache": false});
     let answer = call(&mut client, "team_wake", &arguments).await?;
     if args.json { print(&answer.to_string()) } else { print(word(&answer, "message")) }

@@ -78,8 +78,13 @@ fn a_person_tells_a_team_something_and_gets_the_answer() {
     assert_eq!(sleep(), "your conversation with api has been put to sleep");
     assert_eq!(sleep(), "your conversation with api is already asleep");
     assert_eq!(teams.tell("api", "! say well again"), "well again");
+    assert_eq!(teams.world.hub.ok(&["sleep", "api"]).lines().count(), 1);
     let agent = teams.world.agent("api-1");
-    assert_eq!((&agent["incarnation"], &agent["phase"]), (&json!(2), &json!("running")));
+    assert_eq!((&agent["phase"], &agent["limits"]["turns"]), (&json!("asleep"), &Value::Null));
+    assert!(!teams.world.hub.ok(&["agents", "--json"]).contains("api-1"));
+    assert_eq!(teams.world.hub.ok(&["wake", "--all"]).lines().count(), 4);
+    let agent = teams.world.agent("api-1");
+    assert_eq!((&agent["incarnation"], &agent["phase"]), (&json!(3), &json!("running")));
     let log = teams.world.hub.ok(&["log"]);
     assert_eq!(sessions(&log, "api-1").len(), 1, "{log}");
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
@@ -233,6 +238,12 @@ fn what_a_team_lacks_is_shown() {
     assert!(problem("ops").contains("`git init`"));
     let shown = teams.world.hub.ok(&["teams"]);
     assert!(shown.contains("! worktrees need a git repository"), "{shown}");
+    let made = teams.world.hub.run(&["token", "create", "ann", "--team", "later"]);
+    let (_, says) = outputs(&made);
+    assert!(
+        says.contains("of team later)") && says.contains("there is no team later yet"),
+        "{says}"
+    );
     let says = teams.world.hub.fails(&["tell", "ops", "! say hi"]);
     assert!(says.contains("`git init`"), "{says}");
 }

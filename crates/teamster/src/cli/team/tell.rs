@@ -4,12 +4,13 @@
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use teamster_core::conversation::{MESSAGE_BYTES_MAX, Refusal};
 use tokio::time::Instant;
 
 use super::word;
+use crate::cli::agent::in_our_words;
 use crate::cli::{Refused, connect_to_hub, print, say};
 use crate::client::{Client, Lost, in_path};
 use crate::config::DataFiles;
@@ -57,7 +58,8 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
     let mut client = connect_to_hub(data).await?;
     let asked =
         json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
-    let told = client.post("/api/tells", &asked).await?;
+    let told = client.post("/api/tells", &asked).await;
+    let told = told.map_err(|error| anyhow!("{}", in_our_words(&format!("{error:#}"))))?;
     let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
     let later = data.call(&format!("transcript {session}"));
     if args.no_wait {
