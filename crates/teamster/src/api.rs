@@ -5,6 +5,7 @@ mod agents;
 mod configuration;
 mod conversations;
 mod questions;
+mod stands;
 pub mod teams;
 mod tells;
 
