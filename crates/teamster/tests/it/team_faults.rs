@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -24,7 +25,9 @@ const SOON: Duration = Duration::from_secs(30);
 /// became of it. Returns what the person was told, and how the program's three came out.
 async fn ask(teams: &Teams, team: &str, message: &str) -> (String, Vec<Value>) {
     let began = Instant::now();
-    let pat = teams.world.hub.token(&format!("pat{}", began.elapsed().as_nanos()), "teams");
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let pat = format!("pat{}", LAST.fetch_add(1, Ordering::Relaxed));
+    let pat = teams.world.hub.token(&pat, "teams");
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(teams.world.hub.modern(&pat, "/mcp/teams").await);
