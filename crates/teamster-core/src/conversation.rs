@@ -411,7 +411,7 @@ impl Conversations {
         own.filter_map(|(_, id)| self.by_id.get(id))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Conversation>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Conversation>> {
         self.by_id.values()
     }
 

@@ -139,7 +139,7 @@ impl Entry {
         let usual = || {
             let name = self.name;
             format!(
-                "{name} is not granted to this token here; tools/list shows what is, and an operator can grant more"
+                "{name} is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)"
             )
         };
         let says = self.not_granted.map_or_else(usual, str::to_owned);

@@ -35,6 +35,12 @@ fn tool(text: &mut String, entry: &Entry) {
     let Entry { set, name, description, .. } = entry;
     let who = match entry.needs {
         Needs::Token => "any token".into(),
+        Needs::Read if *set == Set::Teams => format!(
+            "a token with `{set}` or `{set}:{name}`, or with `full` or `read-only` if it is of a team"
+        ),
+        Needs::Write if *set == Set::Teams => {
+            format!("a token with `{set}` or `{set}:{name}`, or with `full` if it is of a team")
+        }
         Needs::Read => {
             format!("a token with `full`, `read-only`, `{set}` or `{set}:{name}`")
         }

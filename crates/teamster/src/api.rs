@@ -7,6 +7,7 @@ mod configuration;
 mod conversations;
 mod questions;
 mod runs;
+mod stands;
 pub mod teams;
 mod tells;
 

@@ -1,6 +1,7 @@
 //! The command line's way to a running hub: plain HTTP on loopback, one connection.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -43,6 +44,20 @@ impl HubFile {
         }
     }
 }
+
+/// Why a request has no answer: the hub is gone, or goes. What was sent may or may not have been carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    #[error("the hub has ended")]
+    Ended,
+    #[error("the hub closed the connection")]
+    Closed,
+    #[error("the hub's answer was cut off")]
+    CutOff,
+}
+
+/// How often to look whether a hub runs again; nothing tells of one that starts.
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
 
 /// A connection to the hub, as the operator.
 pub struct Client {
@@ -100,6 +115,36 @@ impl Client {
         // A process that is ending still accepts connections; only an answer shows that it is there.
         client.get("/api/status").await?;
         Ok(client)
+    }
+
+    /// Waits until a hub runs for this data directory, however long that takes, and talks to it from then on.
+    pub async fn connect_again(&mut self, data: &DataFiles) {
+        loop {
+            // One that starts, or is about to end, is none yet.
+            if let Ok(Some(client)) = Self::connect_if_running(data).await {
+                *self = client;
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Reads what can be read as often as one likes, from the next hub if this one goes away. `lost` is told of that.
+    pub async fn get_patiently(
+        &mut self,
+        data: &DataFiles,
+        path: &str,
+        lost: impl Fn(),
+    ) -> anyhow::Result<Value> {
+        loop {
+            match self.get(path).await {
+                Err(error) if error.is::<Lost>() => {
+                    lost();
+                    self.connect_again(data).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Says so if the hub is of another version than this program.
@@ -175,19 +220,14 @@ impl Client {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         if self.connection.ready().await.is_err() {
             // The hub ends a connection that nobody used for some time, such as between two lines of somebody's input.
-            let stream = TcpStream::connect(&self.authority).await.context("the hub has ended")?;
+            let stream = TcpStream::connect(&self.authority).await.context(Lost::Ended)?;
             stream.set_nodelay(true)?;
             self.connection = shake_hands(stream).await?;
         }
         let response = self.connection.send_request(request.body(Full::new(body))?).await;
-        let response = response.context("the hub closed the connection")?;
+        let response = response.context(Lost::Closed)?;
         let status = response.status();
-        let bytes = response
-            .into_body()
-            .collect()
-            .await
-            .context("the hub's answer was cut off")?
-            .to_bytes();
+        let bytes = response.into_body().collect().await.context(Lost::CutOff)?.to_bytes();
         let answer = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
         Ok((status, answer))
     }

@@ -12,7 +12,7 @@ use teamster_agents::agent::{
 };
 use teamster_agents::dialogue::Dialogue;
 use teamster_agents::drivers::{self, Preparation};
-use teamster_agents::launch::{Grace, Launch, Private, Terminate};
+use teamster_agents::launch::{self, Grace, Launch, Private, Terminate};
 use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
@@ -57,6 +57,8 @@ const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
 /// As many questions as a program may take back before nobody is asked for it any more; they do so when a turn is
 /// cancelled, or one of several calls was denied.
 const TAKEN_BACK_MAX: usize = 100;
+/// How long to wait for how a program ended whose output has ended.
+const EXIT_WAIT: Duration = Duration::from_secs(1);
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
 
@@ -636,6 +638,10 @@ impl Talk<'_> {
         if !(self.agent.lasts() && matches!(event, Event::TurnEnded(_))) {
             self.keep(event.clone()).await;
         }
+        if event == Event::TurnEnded(TurnEnd::Gone) {
+            // How it ended is known a little later than that it did.
+            let _ = tokio::time::timeout(EXIT_WAIT, self.process.exited()).await;
+        }
         match event {
             Event::Started(started) => {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
@@ -966,13 +972,19 @@ impl Talk<'_> {
         Outcome { status, ..Outcome::failed(ending, summary) }
     }
 
-    /// Adds what the program wrote to stderr, which often says why.
+    /// Adds how the program ended, if it has, and what it wrote to stderr, which often says why.
     fn last_signs(&self, says: &str) -> String {
+        let says = match self.process.has_exited().map(|exited| exited.how) {
+            Some(launch::How::Code(code)) => format!("{says} (exit code {code})"),
+            Some(launch::How::Signal(signal)) => format!("{says} (signal {signal})"),
+            Some(launch::How::Killed | launch::How::LauncherLost | launch::How::Unwatched)
+            | None => says.to_owned(),
+        };
         let stderr = self.process.stderr_tail();
         let stderr = stderr.trim();
         let start = stderr.len().saturating_sub(STDERR_BYTES_MAX);
         match &stderr[stderr.ceil_char_boundary(start)..] {
-            "" => says.to_owned(),
+            "" => says,
             words => format!("{says}; its stderr ends with: {words}"),
         }
     }

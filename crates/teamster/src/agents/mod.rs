@@ -48,7 +48,7 @@ pub use self::check::{check, probe};
 pub use self::live::Live;
 pub use self::reload::Configured;
 use self::resting::Resting;
-pub use self::teams::check as check_team;
+pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
 use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::hub::{Handle, Tree};
@@ -465,7 +465,7 @@ fn workplace(state: &State, agent: &Agent) -> Arc<str> {
 }
 
 /// Returns where an agent that speaks for a team works.
-fn tree(state: &State, agent: &Agent) -> Option<Tree> {
+pub(crate) fn tree(state: &State, agent: &Agent) -> Option<Tree> {
     agent.draft.team.as_ref()?;
     Some(Tree { machine: remote::of(state, agent), directory: workplace(state, agent) })
 }

@@ -9,6 +9,7 @@ use teamster_core::team::Team;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
+use super::worktree::{NO_GIT, is_in_git};
 use crate::config::{self, DataFiles};
 use crate::settings::{Configuration, TeamFields};
 
@@ -41,8 +42,17 @@ pub(super) fn read(
     // The project that the hub was started in is one, unless somebody has described it.
     let path = project.to_string_lossy();
     let is_known = teams.iter().any(|team| team.remote.is_none() && *team.directory == *path);
-    let name = normalised(project);
-    if !is_known && !name.is_empty() && teams.iter().all(|team| team.name.as_str() != name) {
+    let wanted = normalised(project);
+    if !is_known && !wanted.is_empty() {
+        let is_taken = |name: &str| teams.iter().any(|team| team.name.as_str() == name);
+        let others = (2..).map(|n| format!("{wanted}-{n}"));
+        let mut names = std::iter::once(wanted.clone()).chain(others);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        if name != wanted {
+            tracing::warn!(
+                "the directory of this hub is the team {name}, because {wanted} is another; describe it to name it"
+            );
+        }
         let fields = TeamFields { path: path.into_owned(), ..TeamFields::default() };
         teams.extend(team(&name, &fields, configuration, search_path, data));
     }
@@ -60,6 +70,40 @@ pub fn check(configuration: &Configuration, name: &str) -> Result<(), String> {
     // Where its worktrees would be does not matter here.
     let data = DataFiles::of(Path::new("/"));
     team(name, fields, configuration, &config::search_path(), &data).map(drop)
+}
+
+/// Returns how many teams are configured, and what is wrong with them.
+pub fn check_all(configuration: &Configuration) -> (usize, Vec<String>) {
+    let search_path = config::search_path();
+    let data = DataFiles::of(Path::new("/"));
+    let wrong = configuration.settings.teams.iter().filter_map(|(name, fields)| {
+        let why = match team(name.as_str(), fields, configuration, &search_path, &data) {
+            Ok(team) => problem(configuration, &search_path, &team)?,
+            Err(why) => why,
+        };
+        Some(format!("{}: {why}", name.as_str()))
+    });
+    (configuration.settings.teams.len(), wrong.collect())
+}
+
+/// Returns why a team cannot work now, as far as can be seen from here.
+pub fn problem(
+    configuration: &Configuration,
+    search_path: &[PathBuf],
+    team: &Team,
+) -> Option<String> {
+    if team.remote.is_some() {
+        return None;
+    }
+    let directory = Path::new(&*team.directory);
+    if !directory.is_dir() {
+        return Some(format!("{} is not there, or is no directory", team.directory));
+    }
+    let wanted = Some(&*team.behaviour.program).filter(|program| !program.is_empty());
+    if let Err(why) = configuration.settings.programs.choose(wanted, search_path) {
+        return Some(why);
+    }
+    (team.worktrees.is_some() && !is_in_git(directory)).then(|| NO_GIT.to_owned())
 }
 
 /// Returns what a directory is called, as a team.
@@ -133,7 +177,12 @@ fn team(
 
 const NOT_ABSOLUTE: &str = "its path is not absolute; write it in full, or as ~/…";
 
+const NO_PATH: &str = "it has no path; add path = \"~/…\"";
+
 fn directory_here(path: &str) -> Result<String, String> {
+    if path.is_empty() {
+        return Err(NO_PATH.to_owned());
+    }
     let path = match path.strip_prefix("~/") {
         Some(rest) => config::home().map_err(|error| error.to_string())?.join(rest),
         None => PathBuf::from(path),
@@ -148,6 +197,9 @@ fn directory_here(path: &str) -> Result<String, String> {
 
 /// On another machine nothing is known of it until somebody is there; `~` is the home there.
 fn directory_there(path: &str) -> Result<String, String> {
+    if path.is_empty() {
+        return Err(NO_PATH.to_owned());
+    }
     if !(path.starts_with('/') || path == "~" || path.starts_with("~/")) {
         return Err(NOT_ABSOLUTE.to_owned());
     }

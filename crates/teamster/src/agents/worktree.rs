@@ -12,6 +12,17 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// As much of git's words as is passed on.
 const SAYS_BYTES_MAX: usize = 1_000;
 
+/// What is said where there can be none.
+pub(super) const NO_GIT: &str =
+    "worktrees need a git repository; run `git init` there, or say worktrees = false";
+
+/// Says whether a directory is in a git repository, as far as its files show.
+pub(super) fn is_in_git(directory: &Path) -> bool {
+    // A worktree has a file that says where the repository is.
+    let has_git = |git: &Path| git.is_file() || git.join("HEAD").is_file();
+    directory.ancestors().any(|directory| has_git(&directory.join(".git")))
+}
+
 /// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
 /// is now. One that is there already is left as it is. Returns the directory in it that is the repository's own.
 pub(super) async fn ensure(
@@ -19,6 +30,9 @@ pub(super) async fn ensure(
     path: &Path,
     branch: &str,
 ) -> Result<PathBuf, String> {
+    if !is_in_git(repository) {
+        return Err(format!("{} is in no repository: {NO_GIT}", repository.display()));
+    }
     let prefix = git(repository, &["rev-parse".as_ref(), "--show-prefix".as_ref()]).await?;
     let directory = path.join(prefix.trim());
     if path.join(".git").exists() {

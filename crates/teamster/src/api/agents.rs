@@ -40,17 +40,29 @@ fn shown(agent: &Agent) -> Value {
         "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
         "drafted_at": agent.drafted_at, "started_at": agent.started_at, "ended_at": agent.ended_at,
         "directory": agent.draft.directory, "incarnation": agent.incarnation, "session": agent.session,
-        "turns": agent.n_turns, "below": agent.n_below, "limits": agent.draft.limits, "used": agent.used,
+        "turns": agent.n_turns, "below": agent.n_below, "limits": limits(agent), "used": agent.used,
         "spent": agent.spent, "parked_until": agent.parked.as_ref().map(|parked| parked.until),
         "outcome": agent.outcome, "duration_ms": agent.duration_ms(),
     })
 }
 
-/// Those under way, then those queued, then the newest of those that have ended.
+/// One that lasts has no end of turns or time, which is a number only for the core.
+fn limits(agent: &Agent) -> Value {
+    let mut limits = json!(agent.draft.limits);
+    if agent.lasts() {
+        (limits["turns"], limits["wall_ms"]) = (Value::Null, Value::Null);
+    }
+    limits
+}
+
+/// Those under way, then those queued, then the newest of those that sleep, then the newest of those that have ended.
 async fn list(State(api): State<Api>) -> Json<Value> {
     let state = api.hub.state();
     let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
-    let all = live.chain(state.agents.ended().take(ENDED_PAGE));
+    let talking = state.conversations.iter().rev();
+    let lasting = talking.filter_map(|one| state.agents.get(one.agent.as_str()));
+    let asleep = lasting.filter(|agent| agent.phase == agent::Phase::Asleep).take(ENDED_PAGE);
+    let all = live.chain(asleep).chain(state.agents.ended().take(ENDED_PAGE));
     Json(all.map(|agent| shown(agent)).collect())
 }
 

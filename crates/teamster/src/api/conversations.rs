@@ -11,8 +11,11 @@ use teamster_core::conversation::{Conversation, How, Partner, Progress, Tell};
 use teamster_core::ids::ConversationId;
 use teamster_core::{PrincipalName, State as Everything, TeamName};
 
+use super::tells::progress_word;
 use super::{Answer, Api, InPath, Problem};
 
+/// As many conversations as are named to somebody who looks for another.
+const CONVERSATIONS_SAID: usize = 10;
 /// As much as is shown of a message that was never begun; those that were are in the transcript, whole.
 const MESSAGE_CHARS_MAX: usize = 4_000;
 
@@ -41,10 +44,39 @@ async fn find(State(api): State<Api>, asked: Result<Query<Pair>, QueryRejection>
     });
     match found {
         Some(conversation) => Ok(Json(shown(&state, conversation))),
-        None => {
-            let (from, to) = (short(&from), short(&to));
-            Err(Problem(StatusCode::NOT_FOUND, format!("{from} has told {to} nothing yet")))
-        }
+        None => Err(Problem(StatusCode::NOT_FOUND, no_talk(&state, &from, &to))),
+    }
+}
+
+/// Says why two have no conversation, and which there are.
+fn no_talk(state: &Everything, from: &str, to: &str) -> String {
+    let (who, whom) = (short(from), short(to));
+    if let Some(id) = ConversationId::parse(from) {
+        return format!("{id} is a conversation already; leave {whom} out");
+    }
+    let is_known = |name: &str| {
+        state.teams.get(name).is_some()
+            || state
+                .conversations
+                .iter()
+                .any(|one| one.from.as_str() == name || one.to.as_str() == name)
+    };
+    let has_token = state.tokens.live().any(|token| token.principal.as_str() == from);
+    let says = match (has_token || is_known(from), is_known(to)) {
+        (true, true) => format!("{who} has told {whom} nothing yet"),
+        (true, false) => format!("there is no team {whom:?}"),
+        (false, _) => format!("nobody is called {who:?}"),
+    };
+    let there: Vec<String> = state
+        .conversations
+        .iter()
+        .take(CONVERSATIONS_SAID)
+        .map(|one| format!("{} ({} {})", one.id, one.from, one.to))
+        .collect();
+    match (there.len(), state.conversations.iter().count()) {
+        (0, _) => format!("{says}; there are no conversations yet"),
+        (n, all) if n == all => format!("{says}; there are {}", there.join(", ")),
+        (_, _) => format!("{says}; there are {}, …; `teamster teams` shows all", there.join(", ")),
     }
 }
 
@@ -55,7 +87,10 @@ async fn show(State(api): State<Api>, id: InPath) -> Answer {
     match found {
         Some(conversation) => Ok(Json(shown(&state, conversation))),
         None => {
-            let message = format!("there is no conversation {:?}", short(&which));
+            let which = short(&which);
+            let message = format!(
+                "there is no conversation {which:?}; `teamster teams` shows those there are, and two names find one"
+            );
             Err(Problem(StatusCode::NOT_FOUND, message))
         }
     }
@@ -79,14 +114,10 @@ fn shown(state: &Everything, conversation: &Conversation) -> Value {
 }
 
 fn told(tell: &Tell) -> Value {
-    let (status, reason) = match &tell.progress {
-        Progress::Queued => ("queued", None),
-        Progress::Active { .. } => ("active", None),
-        Progress::Settled { how, .. } => match how {
-            How::Completed => ("completed", None),
-            How::Terminated { why } => ("terminated", Some(why)),
-            How::Cancelled => ("cancelled", None),
-        },
+    let status = progress_word(&tell.progress);
+    let reason = match &tell.progress {
+        Progress::Settled { how: How::Terminated { why }, .. } => Some(why),
+        Progress::Settled { .. } | Progress::Queued | Progress::Active { .. } => None,
     };
     let begun = tell.records.after.is_some();
     let message =

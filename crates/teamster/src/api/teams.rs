@@ -15,6 +15,10 @@ use teamster_core::conversation::Conversation;
 use teamster_core::topic::Topic;
 use teamster_mcp::hub::wait;
 
+use crate::agents;
+use crate::config;
+
+use super::stands::holds_up;
 use super::{Answer, Api, LOG_WAIT_MAX, Query};
 
 pub(super) fn routes() -> Router<Api> {
@@ -28,6 +32,9 @@ pub struct Shown {
     pub path: String,
     pub description: String,
     pub color: Option<String>,
+    /// Why it cannot work, as far as can be seen from here.
+    #[serde(default)]
+    pub problem: Option<String>,
     pub conversations: Vec<Talk>,
 }
 
@@ -42,6 +49,9 @@ pub struct Talk {
     pub queued: usize,
     pub messages: u32,
     pub last_used_at: Timestamp,
+    /// What keeps its agent from going on, if it has something to do.
+    #[serde(default)]
+    pub holds_up: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +95,11 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             }
             Some((Phase::Asleep | Phase::Ended, _)) | None => "asleep",
         };
+        let has_work = conversation.current.is_some() || !conversation.queue.is_empty();
+        let is_begun = conversation.current.is_some();
+        let holds_up = |agent| holds_up(&state, api.hub.trees(), agent, is_begun);
         Talk {
+            holds_up: agent.filter(|_| has_work).and_then(holds_up),
             id: conversation.id.to_string(),
             from: conversation.from.to_string(),
             agent: conversation.agent.to_string(),
@@ -95,6 +109,8 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             last_used_at: conversation.last_used_at,
         }
     };
+    let configuration = api.configured.current();
+    let search_path = config::search_path();
     let teams: Vec<Shown> = state
         .teams
         .iter()
@@ -106,6 +122,7 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             },
             description: team.description.to_string(),
             color: team.color.as_ref().map(ToString::to_string),
+            problem: agents::team_problem(&configuration, &search_path, team),
             conversations: state.conversations.with(&team.name).map(talk).collect(),
         })
         .collect();

@@ -9,14 +9,15 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use teamster_core::conversation::{self, How, NewTell, Progress};
+use serde_json::json;
+use teamster_core::conversation::{self, How, NewTell, Progress, Tell};
 use teamster_core::ids::{ConversationId, TellId};
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Command, Event};
+use teamster_core::{Command, Event, State as Everything};
 use teamster_mcp::Hub as _;
 
+use super::stands::stands;
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
 
 pub(super) fn routes() -> Router<Api> {
@@ -32,6 +33,8 @@ struct ShowQuery {
     /// How long to wait if it is not settled.
     #[serde(default)]
     wait_ms: u64,
+    /// How the caller knows that it stands; as long as it does, there is nothing to say.
+    stands: Option<String>,
 }
 
 fn unknown(which: &str) -> Problem {
@@ -89,7 +92,23 @@ async fn cancel(
     let (tell, _) = find(&api, &which)?;
     let cancel = conversation::Command::Cancel { tell };
     let done = submit(&api, &token, Command::Conversation(cancel)).await?;
-    Ok(Json(json!({"id": tell.to_string(), "cancelled": !done.events.is_empty()})))
+    let progress = done.state.conversations.tell(tell).map(|tell| progress_word(&tell.progress));
+    Ok(Json(json!({
+        "tellId": tell.to_string(), "cancelled": !done.events.is_empty(), "status": progress,
+    })))
+}
+
+/// Returns what people's programs call the progress of a message.
+pub(super) fn progress_word(progress: &Progress) -> &'static str {
+    match progress {
+        Progress::Queued => "queued",
+        Progress::Active { .. } => "active",
+        Progress::Settled { how, .. } => match how {
+            How::Completed => "completed",
+            How::Terminated { .. } => "terminated",
+            How::Cancelled => "cancelled",
+        },
+    }
 }
 
 async fn show(
@@ -97,17 +116,25 @@ async fn show(
     id: InPath,
     asked: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Answer {
-    let (Path(which), Query(ShowQuery { wait_ms })) = (id?, asked?);
+    let (Path(which), Query(ShowQuery { wait_ms, stands: known })) = (id?, asked?);
     let (id, conversation) = find(&api, &which)?;
+    let trees = api.hub.trees();
     if wait_ms > 0 {
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
         let mut stop = api.stop.subscribe();
-        let watch = api.hub.watch(&Topic::Conversation(conversation));
-        let settled = watch.until(&api.hub, |state| {
-            state.conversations.tell(id).is_none_or(|tell| tell.is_settled()).then_some(())
-        });
+        let is_new = |state: &Everything| {
+            let is_new = |tell: &Arc<Tell>| {
+                let differs = |known: &String| *known != stands(state, trees, tell);
+                tell.is_settled() || known.as_ref().is_some_and(differs)
+            };
+            state.conversations.tell(id).is_none_or(is_new).then_some(())
+        };
+        // What it waits for may be anything; its end is of its conversation.
+        let topic = if known.is_some() { Topic::Log } else { Topic::Conversation(conversation) };
+        let watch = api.hub.watch(&topic);
         tokio::select! {
-            () = settled => {}
+            () = watch.until(&api.hub, is_new) => {}
+            () = trees.until(|| is_new(&api.hub.state())) => {}
             () = tokio::time::sleep(at_most) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
@@ -115,20 +142,19 @@ async fn show(
     let state = api.hub.state();
     let tell = state.conversations.tell(id).ok_or_else(|| unknown(&which))?;
     let agent = state.conversations.get(conversation).map(|conversation| &conversation.agent);
-    let (status, answer, reason) = match &tell.progress {
-        Progress::Queued => ("queued", String::new(), None),
+    let (answer, reason) = match &tell.progress {
+        Progress::Queued => (String::new(), None),
         Progress::Active { .. } => {
-            ("active", agent.map(|agent| api.hub.said(agent)).unwrap_or_default(), None)
+            (agent.map(|agent| api.hub.said(agent)).unwrap_or_default(), None)
         }
         Progress::Settled { how, answer, .. } => match how {
-            How::Completed => ("completed", answer.to_string(), None),
-            How::Terminated { why } => ("terminated", answer.to_string(), Some(why.clone())),
-            How::Cancelled => ("cancelled", String::new(), None),
+            How::Completed | How::Cancelled => (answer.to_string(), None),
+            How::Terminated { why } => (answer.to_string(), Some(why.clone())),
         },
     };
-    let shown: Value = json!({
-        "id": tell.id.to_string(), "sessionId": conversation.to_string(), "message": tell.message, "status": status,
-        "answer": answer, "reason": reason, "at": tell.at,
-    });
-    Ok(Json(shown))
+    Ok(Json(json!({
+        "tellId": tell.id.to_string(), "sessionId": conversation.to_string(), "message": tell.message,
+        "status": progress_word(&tell.progress), "stands": stands(&state, trees, tell), "answer": answer,
+        "reason": reason, "at": tell.at,
+    })))
 }

@@ -225,8 +225,17 @@ async fn call(client: &mut Client, tool: &str, id: &str) -> anyhow::Result<Value
 
 /// A tool's sentence names tools; people have verbs.
 pub(super) fn in_our_words(message: &str) -> String {
-    let words = [("list_agents", "`teamster agents --all`"), ("list_tasks", "`teamster dossiers`")];
+    let words = [
+        ("list_agents", "`teamster agents --all`"),
+        ("list_tasks", "`teamster dossiers`"),
+        ("team_teams", "`teamster teams`"),
+    ];
     words.iter().fold(message.to_owned(), |text, (tool, verb)| text.replace(tool, verb))
+}
+
+/// Those that sleep or have ended do nothing.
+pub(super) fn is_under_way(agent: &Value) -> bool {
+    agent["phase"] != "ended" && agent["phase"] != "asleep"
 }
 
 pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<()> {
@@ -234,7 +243,7 @@ pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<(
     let agents = client.get("/api/agents").await?;
     let agents = agents.as_array().context("the hub's answer is no list")?;
     let wanted: Vec<&Value> =
-        agents.iter().filter(|agent| args.all || agent["phase"] != "ended").collect();
+        agents.iter().filter(|agent| args.all || is_under_way(agent)).collect();
     if args.json {
         print(&json!(wanted).to_string())?;
     } else if !wanted.is_empty() {
@@ -242,7 +251,7 @@ pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<(
     } else if args.all {
         say("there are no agents yet; `teamster draft` starts one");
     } else {
-        say("no agent is under way; `teamster agents --all` shows those that have ended");
+        say("no agent is under way; `teamster agents --all` shows those that sleep or have ended");
     }
     if args.all && wanted.iter().filter(|agent| agent["phase"] == "ended").count() >= ENDED_PAGE {
         say(&format!(

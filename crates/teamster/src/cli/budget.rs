@@ -36,7 +36,7 @@ pub(super) async fn run(data: &DataFiles, args: BudgetArgs) -> anyhow::Result<()
         let parent = agent["parent"].as_str().filter(|parent| by_id.contains_key(parent));
         children.entry(parent.unwrap_or_default()).or_default().push(agent);
     }
-    let is_live = |agent: &Value| agent["phase"] != "ended";
+    let is_live = super::agent::is_under_way;
     let any_live = |top: &Value| has(top, &children, &is_live);
     let tops: Vec<&Value> = match &args.id {
         Some(id) => {

@@ -12,6 +12,7 @@ use super::print;
 use crate::client::Client;
 use crate::config::DataFiles;
 use crate::programs::Known;
+use crate::settings::Configuration;
 use crate::{agents, clock, config};
 
 #[derive(Debug, clap::Args)]
@@ -69,6 +70,8 @@ pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()
         identity(data).await,
         open_files(),
         programs(),
+        configuration(),
+        teams(),
     ];
     if args.json {
         let findings = findings
@@ -295,11 +298,38 @@ fn open_files() -> Finding {
     }
 }
 
+fn settings_here() -> Configuration {
+    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
+    super::config::read(directory, Vec::new())
+}
+
+fn configuration() -> Finding {
+    let about = "configuration";
+    let problems = settings_here().problems;
+    match problems.as_slice() {
+        [] => finding(about, Holds, "nothing is wrong with it"),
+        [first, ..] => finding(
+            about,
+            Advisory,
+            format!("{} thing(s) are wrong with it, such as {first}", problems.len()),
+        ),
+    }
+}
+
+fn teams() -> Finding {
+    let about = "teams";
+    match agents::check_teams(&settings_here()) {
+        (n_teams, wrong) if wrong.is_empty() => {
+            finding(about, Holds, format!("{n_teams} configured"))
+        }
+        (_, wrong) => finding(about, Advisory, wrong.join("; ")),
+    }
+}
+
 /// What `draft` can start. What connects by itself is a person's own affair.
 fn programs() -> Finding {
     let about = "programs";
-    let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    let settings = super::config::read(directory, Vec::new()).settings;
+    let settings = settings_here().settings;
     let search_path = config::search_path();
     // The scripted agent is ours and always there, but does nobody's work.
     let real = settings.programs.iter().filter(|known| known.name.as_str() != "scripted");

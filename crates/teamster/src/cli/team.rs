@@ -2,45 +2,27 @@
 
 mod edit;
 mod table;
+mod tell;
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
 
+use super::agent::in_our_words;
 use super::{connect_to_hub, print, say};
 use crate::client::Client;
 use crate::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct TellArgs {
-    /// The team
-    team: String,
-
-    /// What to tell it; `-` reads it from stdin
-    message: String,
-
-    /// The team to speak for [default: yourself]
-    #[arg(long, value_name = "TEAM")]
-    from: Option<String>,
-
-    /// Do not wait for the answer
-    #[arg(long)]
-    no_wait: bool,
-
-    /// How long to wait for the answer, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=3_600))]
-    timeout: u32,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, clap::Args)]
 pub(super) struct WakeArgs {
     /// The team
-    team: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    team: Option<String>,
+
+    /// All teams
+    #[arg(long)]
+    all: bool,
 
     /// The team to speak for [default: yourself]
     #[arg(long, value_name = "TEAM")]
@@ -70,6 +52,7 @@ pub(super) struct SleepArgs {
 }
 
 pub(super) use self::edit::{TeamArgs, run as team};
+pub(super) use self::tell::{TellArgs, run as tell};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TeamsArgs {
@@ -96,78 +79,24 @@ pub(super) async fn cancel(data: &DataFiles, args: CancelArgs) -> anyhow::Result
     let mut client = connect_to_hub(data).await?;
     let path = format!("/api/tells/{}/cancel", crate::client::in_path(&args.message));
     let answer = client.post(&path, &json!({})).await?;
+    let is_cancelled = answer["cancelled"] == true;
+    let id = word(&answer, "tellId");
     if args.json {
         print(&answer.to_string())?;
-    } else if answer["cancelled"] == true {
-        print(&format!("{} is taken back", args.message))?;
+    } else if is_cancelled {
+        print(&format!("{id} is taken back"))?;
     } else {
-        bail!(
-            "{} was begun already; `{}` ends its agent's turn",
-            args.message,
-            data.call("sleep TEAM")
-        );
+        say(&match word(&answer, "status") {
+            "active" => format!(
+                "{id} is being answered already; `{}` ends its agent's turn",
+                data.call("sleep TEAM")
+            ),
+            "cancelled" => format!("{id} was taken back already"),
+            "terminated" => format!("{id} was terminated already"),
+            _ => format!("{id} was answered already"),
+        });
     }
-    Ok(())
-}
-
-/// One request waits no longer than the hub lets it.
-const WAIT_MS: u64 = 40_000;
-
-pub(super) async fn tell(data: &DataFiles, args: TellArgs) -> anyhow::Result<()> {
-    let mut message = args.message;
-    if message == "-" {
-        message.clear();
-        std::io::stdin()
-            .read_to_string(&mut message)
-            .context("cannot read the message from stdin")?;
-    }
-    let mut client = connect_to_hub(data).await?;
-    // The message is sent once; its answer is waited for by reading it again, however long that takes.
-    let asked =
-        json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
-    let told = client.post("/api/tells", &asked).await?;
-    let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
-    if args.no_wait {
-        if args.json {
-            return print(&told.to_string());
-        }
-        print(tell)?;
-        say(&format!("its answer will be in `{}`", data.call(&format!("transcript {session}"))));
-        return Ok(());
-    }
-    let mut left_ms = u64::from(args.timeout) * 1_000;
-    loop {
-        let wait_ms = left_ms.min(WAIT_MS);
-        let path = format!("/api/tells/{tell}?wait_ms={wait_ms}");
-        let answer = client.get(&path).await?;
-        left_ms -= wait_ms;
-        if answer["status"] == "queued" || answer["status"] == "active" {
-            if left_ms > 0 {
-                say(&format!("{} still works on it", args.team));
-                continue;
-            }
-            if args.json {
-                print(&answer.to_string())?;
-            } else {
-                print(word(&answer, "answer"))?;
-                say(&format!(
-                    "that is what it has said so far; the rest will be in `{}`",
-                    data.call(&format!("transcript {session}"))
-                ));
-            }
-            return Err(super::Refused.into());
-        }
-        if args.json {
-            print(&answer.to_string())?;
-        } else if !word(&answer, "answer").is_empty() {
-            print(word(&answer, "answer"))?;
-        }
-        if answer["status"] == "completed" {
-            return Ok(());
-        }
-        say(&format!("{}: {}", word(&answer, "status"), word(&answer, "reason")));
-        return Err(super::Refused.into());
-    }
+    if is_cancelled { Ok(()) } else { Err(super::Refused.into()) }
 }
 
 fn word<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -178,13 +107,26 @@ async fn call(client: &mut Client, tool: &str, arguments: &Value) -> anyhow::Res
     let (text, failed) = client.call_tool("/mcp/teams", tool, arguments, None).await?;
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
     if failed {
-        bail!("{}", answer["message"].as_str().unwrap_or("the hub refused"));
+        bail!("{}", in_our_words(answer["message"].as_str().unwrap_or("the hub refused")));
     }
     Ok(answer)
 }
 
 pub(super) async fn wake(data: &DataFiles, args: WakeArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
+    if args.all {
+        let answer = call(&mut client, "team_wake_all", &json!({"fromTeam": args.from})).await?;
+        if args.json {
+            print(&answer.to_string())?;
+        }
+        for one in answer["results"].as_array().into_iter().flatten().filter(|_| !args.json) {
+            match one["error"].as_str() {
+                Some(error) => say(&format!("{}: {error}", word(one, "team"))),
+                None => print(word(one, "message"))?,
+            }
+        }
+        return if answer["failureCount"] == 0 { Ok(()) } else { Err(super::Refused.into()) };
+    }
     let arguments = json!({"team": args.team, "fromTeam": args.from, "clearCache": false});
     let answer = call(&mut client, "team_wake", &arguments).await?;
     if args.json { print(&answer.to_string()) } else { print(word(&answer, "message")) }
@@ -194,17 +136,38 @@ pub(super) async fn sleep(data: &DataFiles, args: SleepArgs) -> anyhow::Result<(
     let mut client = connect_to_hub(data).await?;
     let arguments = json!({"team": args.team, "fromTeam": args.from, "force": args.all});
     let answer = call(&mut client, "team_sleep", &arguments).await?;
-    if args.json { print(&answer.to_string()) } else { print(word(&answer, "message")) }
+    if args.json {
+        return print(&answer.to_string());
+    }
+    let message = word(&answer, "message");
+    if args.all {
+        return print(message);
+    }
+    // A tool's sentence is for agents, who know of no conversation but their own.
+    let team = word(&answer, "team");
+    let own = match &args.from {
+        Some(from) => format!("{from}'s conversation with {team}"),
+        None => format!("your conversation with {team}"),
+    };
+    print(&message.replacen(&format!("Team {team}"), &own, 1))?;
+    let awake = table::awake_in(&mut client, team).await?;
+    if !awake.is_empty() {
+        let all = data.call(&format!("sleep {team} --all"));
+        say(&format!("{team} is awake for {}; `{all}` ends these, too", awake.join(", ")));
+    }
+    Ok(())
 }
 
 pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     if args.json {
         let details = json!({"includeProcessDetails": true});
-        return print(&call(&mut client, "team_teams", &details).await?.to_string());
+        let mut answer = call(&mut client, "team_teams", &details).await?;
+        table::add_conversations(&mut client, &mut answer).await?;
+        return print(&answer.to_string());
     }
     if args.once || !std::io::stdout().is_terminal() {
         return table::print_once(&mut client).await;
     }
-    table::show(&mut client).await
+    table::show(data, &mut client).await
 }

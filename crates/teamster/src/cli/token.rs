@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 
 use super::{connect_to_hub, local_time, print, say};
+use crate::client::Client;
 use crate::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -88,12 +89,17 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
             }
             print(made["secret"].as_str().context("the hub made no secret")?)?;
             let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
+            let team = args.team.as_ref().map(|team| format!(", of team {team}"));
             say(&format!(
-                "{} for {} ({}); it is shown only now",
+                "{} for {} ({}{}); it is shown only now",
                 word("id"),
                 word("name"),
-                word("grants")
+                word("grants"),
+                team.unwrap_or_default()
             ));
+            if let Some(team) = &args.team {
+                warn_if_unknown(&mut client, team).await?;
+            }
         }
         Verb::List { json } => {
             let tokens = client.get("/api/tokens").await?;
@@ -119,6 +125,17 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
             };
             say(&format!("{which} is revoked{released}"));
         }
+    }
+    Ok(())
+}
+
+/// A team may be described later than its tokens are made.
+async fn warn_if_unknown(client: &mut Client, team: &str) -> anyhow::Result<()> {
+    let known = client.get("/api/teams").await?;
+    if known["teams"].as_array().is_some_and(|teams| teams.iter().all(|one| one["name"] != team)) {
+        say(&format!(
+            "warning: there is no team {team} yet; `teamster team add {team} PATH` adds it"
+        ));
     }
     Ok(())
 }

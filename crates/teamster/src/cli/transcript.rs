@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 use teamster_core::ids::TellId;
 
-use super::{connect_to_hub, put};
+use super::{connect_to_hub, put, say};
 use crate::client::{Client, in_path};
 use crate::clock::{Clock, SystemClock};
 use crate::config::DataFiles;
@@ -101,8 +101,11 @@ enum Shown<'a> {
         status: &'a str,
         reason: &'a str,
     },
-    /// Records up to this number were removed.
-    Forgotten(u64),
+    /// Records up to this number were removed; the first that is left is from this time, in milliseconds since 1970.
+    Forgotten {
+        up_to: u64,
+        left_ms: Option<i64>,
+    },
 }
 
 /// A way to show a conversation, piece by piece. What it returns is printed as it is.
@@ -124,7 +127,9 @@ impl Look for Lines {
             Shown::Came { tell, status, reason } => {
                 json!({"type": "came", "tell": tell, "status": status, "reason": reason})
             }
-            Shown::Forgotten(up_to) => json!({"type": "forgotten", "up_to": up_to}),
+            Shown::Forgotten { up_to, left_ms } => {
+                json!({"type": "forgotten", "up_to": up_to, "left_ms": left_ms})
+            }
         };
         escaped(&value.to_string()) + "\n"
     }
@@ -160,12 +165,17 @@ pub(super) async fn run(data: &DataFiles, args: TranscriptArgs) -> anyhow::Resul
         (false, true) => Box::new(markdown::Markdown::new(&conversation)),
         (false, false) => Box::new(terminal::Terminal::new(&conversation)),
     };
-    let talk = Talk { client, conversation, look: &mut *look, since_ms, open: None };
+    let talk = Talk { data, client, conversation, look: &mut *look, since_ms, open: None };
     talk.show(args.follow).await
+}
+
+fn say_lost() {
+    say("the hub is gone; when it runs again, this goes on");
 }
 
 /// A conversation that is being shown. Of what was shown it keeps nothing but the message under way.
 struct Talk<'a> {
+    data: &'a DataFiles,
     client: Client,
     conversation: Value,
     look: &'a mut dyn Look,
@@ -188,10 +198,14 @@ impl Talk<'_> {
             if let Some(since_ms) = self.since_ms.filter(|_| is_first) {
                 let _ = write!(path, "&since_ms={since_ms}");
             }
-            let page = self.client.get(&path).await?;
+            let page = match follow {
+                true => self.client.get_patiently(self.data, &path, say_lost).await?,
+                false => self.client.get(&path).await?,
+            };
             let forgotten = page["forgotten"].as_u64().unwrap_or_default();
             if forgotten > after && self.since_ms.is_none() {
-                put(&self.look.show(&Shown::Forgotten(forgotten)))?;
+                let left_ms = page["records"][0]["at_ms"].as_i64();
+                put(&self.look.show(&Shown::Forgotten { up_to: forgotten, left_ms }))?;
             }
             for record in page["records"].as_array().into_iter().flatten() {
                 if record["type"] == "told" {

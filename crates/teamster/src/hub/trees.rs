@@ -88,6 +88,9 @@ impl Trees {
         let line = all.by_tree.entry(tree).or_default();
         line.waiting.push_back(agent.clone());
         line.give_to_next();
+        drop(all);
+        // Who only looks on is told; for those who wait nothing is new.
+        self.changed.notify_waiters();
         Claim { trees: self.clone(), agent: agent.clone() }
     }
 
@@ -99,6 +102,24 @@ impl Trees {
     /// Says whether somebody works in a directory.
     pub fn is_held(&self, tree: &Tree) -> bool {
         self.all().by_tree.get(tree).is_some_and(|line| line.holder.is_some())
+    }
+
+    /// Returns who works in a directory.
+    pub fn worker(&self, tree: &Tree) -> Option<AgentId> {
+        self.all().by_tree.get(tree)?.holder.clone()
+    }
+
+    /// Waits until `check` finds what it is looking for; it looks again whenever somebody asks for a directory or leaves it.
+    pub async fn until<T>(&self, check: impl Fn() -> Option<T>) -> T {
+        loop {
+            // Registered before we look, so that no change between the two is missed.
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(found) = check() {
+                return found;
+            }
+            changed.await;
+        }
     }
 
     /// Waits until nobody waits for some directory for which somebody did.
@@ -133,15 +154,7 @@ impl Trees {
     }
 
     async fn until_has(&self, agent: &AgentId) {
-        loop {
-            // Registered before we look, so that no change between the two is missed.
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.has(agent) {
-                return;
-            }
-            changed.await;
-        }
+        self.until(|| self.has(agent).then_some(())).await;
     }
 
     fn has_changed(&self) {

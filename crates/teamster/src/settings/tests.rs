@@ -266,8 +266,8 @@ fn of_a_file_that_is_not_toml_nothing_is_used() {
     check(
         &[("user/teamster.toml", user)],
         expect![[r#"
-            user/teamster.toml:3: this is not TOML: unclosed table, expected `]`; nothing of the file is used
-            user/teamster.toml:5: this is not TOML: extra `=`, expected nothing; nothing of the file is used
+            user/teamster.toml:3: this is not TOML: unclosed table, expected `]`; what the file says now is not used
+            user/teamster.toml:5: this is not TOML: extra `=`, expected nothing; what the file says now is not used
         "#]],
     );
 }

@@ -15,8 +15,10 @@ pub(crate) fn read(text: &str, at: &Origin, problems: &mut Vec<Problem>) -> Opti
         let line = error.span().map_or(1, |span| file.line(span.start));
         // One mistake often has several messages; the first is the one that helps.
         if line != last_line {
-            let says =
-                format!("this is not TOML: {}; nothing of the file is used", error.message());
+            let says = format!(
+                "this is not TOML: {}; what the file says now is not used",
+                error.message()
+            );
             problems.push(Problem::fatal(&at.line(line), says));
             last_line = line;
         }

@@ -86,7 +86,7 @@ impl Fixture {
                 (Set::Teams, "messageCount") => *value = 10.into(),
                 (Set::Teams, "format") => *value = "json".into(),
                 (Set::Teams, "force") => *value = false.into(),
-                (Set::Teams, "cursor") => *value = "0".into(),
+                (Set::Teams, "cursor") => *value = "TELL-1".into(),
                 (Set::Teams, "pwd") => *value = "/".into(),
                 (Set::Yaks, "cursor") => *value = "hairy.1.1".into(),
                 (Set::Yaks, "yak_id" | "parent") => *value = self.yaks[0].as_str().into(),

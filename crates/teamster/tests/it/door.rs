@@ -273,9 +273,9 @@ async fn a_known_tool_that_is_not_granted_refuses_in_words_and_an_unknown_one_is
         full /mcp/yaks shorn_yak: ! Only the main group can mark yaks as shorn.
         full /mcp/yaks regrow_yak: ! Only the main group can regrow yaks.
         full /mcp/yaks dep_yak: ! Only the main group can change the dependencies of yaks.
-        read-only /mcp task-add: ! error: task-add is not granted to this token here; tools/list shows what is, and an operator can grant more
-        read-only /mcp/session task-next: ! error: task-next is not granted to this token here; tools/list shows what is, and an operator can grant more
-        session:task-list /mcp note-list: ! error: note-list is not granted to this token here; tools/list shows what is, and an operator can grant more
+        read-only /mcp task-add: ! error: task-add is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
+        read-only /mcp/session task-next: ! error: task-next is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
+        session:task-list /mcp note-list: ! error: note-list is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
         session:task-list /mcp task-list: No tasks
         session:task-list /mcp list_yaks: No hairy yaks found.
         full /mcp task-claim: -32602 "unknown tool \"task-claim\"; tools/list shows the tools there are"

@@ -98,7 +98,7 @@ async fn goose_asks_claude_and_claude_asks_goose_and_each_passes_the_answer_on()
     assert_eq!(file(&driven, "ops/port.txt").as_deref(), Some("8080\n"));
     assert_eq!(file(&driven, "web/list.txt").as_deref(), Some("orders\n"));
     let transcript = driven.hub.ok(&["transcript", "api", "ops"]);
-    assert!(transcript.contains("\nIt is port 8080.\n· TELL-"), "{transcript}");
+    assert!(transcript.contains("\n  It is port 8080.\n· TELL-"), "{transcript}");
 }
 
 const REPORT: &str = "Write the annual report.";

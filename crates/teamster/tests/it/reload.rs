@@ -138,7 +138,7 @@ fn a_broken_file_changes_nothing() {
     let told = place.told();
     assert!(!told.contains("17") && !told.contains("hush"), "{told}");
     expect![[r#"
-        configuration not read again, all stays as it was; 1 problem: config/teamster/teamster.toml:1: this is not TOML: unclosed table, expected `]`; nothing of the file is used
+        configuration not read again, all stays as it was; 1 problem: config/teamster/teamster.toml:1: this is not TOML: unclosed table, expected `]`; what the file says now is not used
         configuration read again: pool.running changed, programs.mine added, teams.web added, telemetry.otlp added (from the next start on); 3 problems: config/teamster/teamster.toml:8: pool.live: invalid value: integer `0`, expected a whole number from 1 to 10000; config/teamster/teamster.toml:14: programs.mine.set.KEY: is not used; teams.web is not usable: its path is not absolute; write it in full, or as ~/…
         configuration read again: pool.running changed, programs.mine removed, teams.web removed, telemetry.otlp removed (from the next start on)
     "#]].assert_eq(&told);
@@ -295,7 +295,7 @@ fn teams_are_added_and_removed_by_commands() {
         ["add", "ops", "ops", "--role", "nobody"]: error: Unknown role "nobody". Available: coder, coordinator, researcher, reviewer; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--idle-minutes", "0"]: error: teams.ops.idle_minutes: invalid value: integer `0`, expected a whole number from 1 to 10080; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--description", "two\nlines"]: error: teams.ops.description: invalid value: string "two\nlines", expected one line of text, at most 1024 bytes long; config/teamster/teamster.toml is left alone
-        ["remove", "ops"]: error: there is no team ops in config/teamster/teamster.toml; `team list` shows them all
+        ["remove", "ops"]: error: there is no team ops in config/teamster/teamster.toml; the directory that the hub was started in is one without being there
     "#]].assert_eq(&refusals);
     assert_eq!(place.read(), added);
 
@@ -419,5 +419,8 @@ fn on_a_terminal_the_table_follows_what_happens() {
     terminal.tmux(&["resize-window", "-x", "60", "-y", "10"]);
     terminal.until(|shown| shown.lines().count() <= 10 && shown.contains("q leaves"));
     place.0.hub.ok(&["down"]);
-    terminal.until(|shown| shown.contains("left 1") && !shown.contains("q leaves"));
+    let shown = terminal.until(|shown| shown.contains("the hub is gone"));
+    assert!(shown.contains("the backe"), "what was known stays: {shown}");
+    terminal.types(&["q"]);
+    terminal.until(|shown| shown.contains("left 0") && !shown.contains("q leaves"));
 }

@@ -189,7 +189,7 @@ fn a_team_on_another_machine_answers_and_uses_the_hubs_tools() {
     assert!(marked("second line").iter().all(|pid| !read(*pid, "cmdline").contains("second line")));
 
     // It ends there when it sleeps, and its session goes on.
-    assert_eq!(world.hub.ok(&["sleep", "api"]), "Team api has been put to sleep");
+    assert_eq!(world.hub.ok(&["sleep", "api"]), "your conversation with api has been put to sleep");
     assert_eq!(machine.processes(), []);
     assert!(!directory.exists());
     assert_eq!(tell("! say well again"), "well again");

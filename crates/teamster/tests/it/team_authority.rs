@@ -100,7 +100,13 @@ async fn an_operator_speaks_for_teams_that_there_are() {
     hub.ok(&["tell", "api", "! say mine"]);
     let says = hub.fails(&["transcript", "nobody", "api"]);
     assert!(!says.contains("mine"), "{says}");
-    assert_eq!(hub.ok(&["sleep", "api"]), "Team api has been put to sleep");
+    assert!(
+        says.contains("nobody is called \"nobody\"; there are CONV-1 (web api), CONV-2"),
+        "{says}"
+    );
+    let says = hub.fails(&["transcript", "CONV-1", "api"]);
+    assert!(says.contains("CONV-1 is a conversation already; leave api out"), "{says}");
+    assert_eq!(hub.ok(&["sleep", "api"]), "your conversation with api has been put to sleep");
     let awake = hub.ok(&["teams", "--json"]);
     assert!(awake.contains("\"awakeTeams\":1"), "that of web is still awake: {awake}");
     assert_eq!(hub.ok(&["sleep", "api", "--all"]), "Team api has been put to sleep");

@@ -119,7 +119,7 @@ fn a_team_without_a_repository_says_that_it_can_have_no_worktrees() {
     std::fs::remove_dir_all(teams.home.path().join("api/.git")).expect("it can be removed");
     let told = teams.world.hub.run(&["tell", "api", "! say x"]);
     let says = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(says.contains("git could not make a worktree"), "{says}");
+    assert!(says.contains("worktrees need a git repository"), "{says}");
 }
 
 /// Two people ask two teams, which ask each other: nobody waits for the other's directory.
@@ -197,7 +197,7 @@ fn a_message_that_is_not_begun_can_be_taken_back() {
     assert_eq!(hub.ok(&["cancel", &second]), format!("{second} is taken back"));
     let refused = hub.run(&["cancel", &first]);
     let says = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && says.contains("was begun already"), "{says}");
+    assert!(!refused.status.success() && says.contains("is being answered already"), "{says}");
     until_said(&teams.world, &format!("{first} answered: done"));
     let unknown = hub.run(&["cancel", "TELL-99"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("there is no message"));

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::{Child, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,13 +56,13 @@ impl Teams {
     }
 }
 
-/// Calls a tool of the set, whose answers are JSON, and says whether it failed.
 /// Returns the sessions that an agent has worked in.
 pub(crate) fn sessions<'a>(log: &'a str, agent: &str) -> std::collections::BTreeSet<&'a str> {
     let works = format!("agent {agent} works (session ");
     log.lines().filter_map(|line| Some(line.split_once(&works)?.1)).collect()
 }
 
+/// Calls a tool of the set, whose answers are JSON, and says whether it failed.
 pub(crate) async fn call(client: &mut Mcp, tool: &str, arguments: Value) -> (Value, bool) {
     let (text, failed) = client.call(tool, arguments).await;
     (serde_json::from_str(&text).unwrap_or_else(|_| panic!("no JSON: {text}")), failed)
@@ -73,16 +74,22 @@ fn a_person_tells_a_team_something_and_gets_the_answer() {
     assert_eq!(teams.tell("api", "! say all is well"), "all is well");
     // The same session goes on, awake or not.
     assert_eq!(teams.tell("api", "! say still well"), "still well");
-    assert_eq!(teams.world.hub.ok(&["sleep", "api"]), "Team api has been put to sleep");
-    assert_eq!(teams.world.hub.ok(&["sleep", "api"]), "Team api is already asleep");
+    let sleep = || teams.world.hub.ok(&["sleep", "api"]);
+    assert_eq!(sleep(), "your conversation with api has been put to sleep");
+    assert_eq!(sleep(), "your conversation with api is already asleep");
     assert_eq!(teams.tell("api", "! say well again"), "well again");
+    assert_eq!(teams.world.hub.ok(&["sleep", "api"]).lines().count(), 1);
     let agent = teams.world.agent("api-1");
-    assert_eq!((&agent["incarnation"], &agent["phase"]), (&json!(2), &json!("running")));
+    assert_eq!((&agent["phase"], &agent["limits"]["turns"]), (&json!("asleep"), &Value::Null));
+    assert!(!teams.world.hub.ok(&["agents", "--json"]).contains("api-1"));
+    assert_eq!(teams.world.hub.ok(&["wake", "--all"]).lines().count(), 4);
+    let agent = teams.world.agent("api-1");
+    assert_eq!((&agent["incarnation"], &agent["phase"]), (&json!(3), &json!("running")));
     let log = teams.world.hub.ok(&["log"]);
     assert_eq!(sessions(&log, "api-1").len(), 1, "{log}");
     let transcript = teams.world.hub.ok(&["transcript", "operator", "api"]);
     for said in ["all is well", "still well", "well again"] {
-        assert!(transcript.contains(&format!("\n{said}\n· TELL-")), "{transcript}");
+        assert!(transcript.contains(&format!("\n  {said}\n· TELL-")), "{transcript}");
     }
     let listed = teams.world.hub.ok(&["teams"]);
     assert!(
@@ -119,6 +126,126 @@ fn a_message_survives_the_hub() {
         transcript.contains("done\n") && transcript.contains("second\n· TELL-2 completed"),
         "{transcript}"
     );
+}
+
+/// Starts a `tell` that waits, and returns once the message is begun or waits.
+fn telling(teams: &Teams, message: &str, until: &str) -> Child {
+    let mut tell = teams.world.hub.command();
+    tell.args(["tell", "api", message]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let tell = tell.spawn().expect("it starts");
+    crate::unattended::until_said(&teams.world, until);
+    tell
+}
+
+fn outputs(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn who_waits_for_an_answer_waits_for_the_hub() {
+    let mut teams = Teams::start("");
+    let tell = telling(&teams, "! sleep 500\n! say done", "TELL-1 is being answered");
+    teams.world.crash_and_start_again();
+    let output = tell.wait_with_output().expect("it ends");
+    let (answer, says) = outputs(&output);
+    assert_eq!(answer, "done", "{says}");
+    assert_eq!(says, "the hub is gone; TELL-1 is kept, and this waits until it runs again");
+    // Who gives up is told where the answer will be.
+    let tell = telling(&teams, "! hang", "TELL-2 is being answered");
+    let id = rustix::process::Pid::from_child(&tell);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it is there");
+    let output = tell.wait_with_output().expect("it ends");
+    let (answer, says) = outputs(&output);
+    assert!(answer.is_empty() && !output.status.success());
+    assert!(says.contains("TELL-2 is kept all the same") && says.contains(" transcript CONV-1`"));
+}
+
+/// Returns what is said to somebody who waits for one second.
+fn said_soon(teams: &Teams, arguments: &[&str]) -> String {
+    let output = teams.world.hub.run(&[&["tell", "--timeout", "1"], arguments].concat());
+    let (answer, says) = outputs(&output);
+    assert!(answer.is_empty() && !output.status.success(), "{answer}");
+    says
+}
+
+#[test]
+fn who_waits_is_told_what_for() {
+    let teams = Teams::start("[permissions]\notherwise = \"ask\"\n");
+    let hub = &teams.world.hub;
+    let says = said_soon(&teams, &["api", "! ask to look around\n! hang"]);
+    assert!(says.starts_with("TELL-1 waits for your answer to Q-1"), "{says}");
+    hub.ok(&["answer", "Q-1", "allow"]);
+    let says = said_soon(&teams, &["api", "! say hi"]);
+    assert!(says.starts_with("TELL-2 waits until another message is answered;"), "{says}");
+    assert!(says.ends_with("cancel TELL-2` takes it back"), "{says}");
+    let says = said_soon(&teams, &["api", "! say hi", "--from", "web"]);
+    let place = teams.path("api");
+    let waits = format!("waits for {place}, in which api-1 works");
+    assert!(says.starts_with(&format!("TELL-3 {waits}")), "{says}");
+    let shown = hub.ok(&["teams"]);
+    assert!(
+        shown.contains("CONV-1") && shown.contains("CONV-2") && shown.contains(&waits),
+        "{shown}"
+    );
+
+    let cancel = |tell: &str| hub.run(&["cancel", tell, "--json"]);
+    let refused = hub.fails(&["cancel", "TELL-1"]);
+    assert!(refused.contains("TELL-1 is being answered already"), "{refused}");
+    assert!(cancel("TELL-2").status.success());
+    let again = cancel("TELL-2");
+    assert!(!again.status.success() && outputs(&again).0.contains("\"status\":\"cancelled\""));
+    hub.ok(&["sleep", "api"]);
+    crate::unattended::until_said(&teams.world, "TELL-3 answered");
+    let refused = hub.fails(&["cancel", "TELL-3"]);
+    assert!(refused.contains("TELL-3 was answered already"), "{refused}");
+    let (_, says) = outputs(&hub.run(&["sleep", "api"]));
+    assert!(says.contains("api is awake for web (CONV-2)") && says.contains("sleep api --all`"));
+
+    let long = "x".repeat(200_000);
+    let output = crate::hub::feed(
+        {
+            let mut tell = hub.command();
+            tell.args(["tell", "api", "-"]);
+            tell
+        },
+        &long,
+    );
+    assert!(outputs(&output).1.contains("Message too long (max 100KB)"));
+}
+
+#[test]
+fn what_a_team_lacks_is_shown() {
+    let teams = Teams::of(
+        &[
+            ("api".to_owned(), ""),
+            ("web".to_owned(), "program = \"nonesuch\"\n"),
+            ("ops".to_owned(), "worktrees = true\n"),
+        ],
+        "",
+    );
+    std::fs::remove_dir_all(teams.path("api")).expect("it is there");
+    let list: Value =
+        serde_json::from_str(&teams.world.hub.ok(&["teams", "--json"])).expect("it is JSON");
+    let problem = |name: &str| {
+        let mut all = list["teams"].as_array().expect("teams").iter();
+        let team = all.find(|team| team["name"] == name).expect("it is there");
+        assert_eq!(team["conversations"], json!([]));
+        team["problem"].as_str().expect("something is wrong").to_owned()
+    };
+    assert!(problem("api").ends_with("is not there, or is no directory"));
+    assert!(problem("web").contains("nonesuch"));
+    assert!(problem("ops").contains("`git init`"));
+    let shown = teams.world.hub.ok(&["teams"]);
+    assert!(shown.contains("! worktrees need a git repository"), "{shown}");
+    let made = teams.world.hub.run(&["token", "create", "ann", "--team", "later"]);
+    let (_, says) = outputs(&made);
+    assert!(
+        says.contains("of team later)") && says.contains("there is no team later yet"),
+        "{says}"
+    );
+    let says = teams.world.hub.fails(&["tell", "ops", "! say hi"]);
+    assert!(says.contains("`git init`"), "{says}");
 }
 
 #[test]

@@ -137,41 +137,60 @@ pub(super) fn outcome(agent: &Value) -> String {
     text
 }
 
+/// Whatever an agent says stands to the right of this; none of our own lines begins with it, so nothing that is said can look
+/// like one of them.
+pub(in crate::cli) const SAID: &str = "  ";
+
+/// Shows what an agent said.
+fn said(text: &str) -> String {
+    let indented =
+        |line: &str| if line.is_empty() { String::new() } else { format!("{SAID}{line}") };
+    plain(text).trim_end().lines().map(indented).collect::<Vec<_>>().join("\n")
+}
+
+/// Shows what a tool is called with; if the program does not tell, what the call is about.
+pub(in crate::cli) fn called_with(record: &Value) -> String {
+    let targets = record["targets"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    match line(word(&record["input"], "text")) {
+        none if none.is_empty() || none == "{}" => line(&targets.collect::<Vec<_>>().join(" ")),
+        input => input,
+    }
+}
+
 /// Shows a record, if it is one that people want to see.
 pub(in crate::cli) fn record(record: &Value) -> Option<String> {
-    let said = |name: &str| line(word(record, name));
+    let short = |name: &str| line(word(record, name));
     Some(match word(record, "type") {
-        "started" => dim(&format!("· works (session {})", said("session"))),
-        "not_started" => format!("! did not start: {}", said("message")),
+        "started" => dim(&format!("· works (session {})", short("session"))),
+        "not_started" => format!("! did not start: {}", short("message")),
         "told" => {
-            let (tell, from) = (said("tell"), said("from"));
-            format!("> {tell} from {from}: {}", said("text"))
+            let (tell, from) = (short("tell"), short("from"));
+            format!("> {tell} from {from}: {}", short("text"))
         }
-        "prompted" => dim(&format!("> {}", said("text"))),
-        "text" => plain(word(record, "text")).trim_end().to_owned(),
-        "thought" => dim(&format!("  {}", line(word(record, "text")))),
+        "prompted" => dim(&format!("> {}", short("text"))),
+        "text" => said(word(record, "text")),
+        "thought" => dim(&format!("~ {}", short("text"))),
         "tool_call" => {
-            let input = line(word(&record["input"], "text"));
-            format!("* {} {}", line(word(record, "title")), dim(&input))
+            format!("* {} {}", short("title"), dim(&called_with(record))).trim_end().to_owned()
         }
         "tool_result" => {
             let mark = if record["ok"] == true { "→" } else { "✗" };
-            dim(&format!("  {mark} {}", line(word(&record["output"], "text"))))
+            dim(&format!("{mark} {}", line(word(&record["output"], "text"))))
         }
         "permission_asked" => {
             let title = line(word(&record["call"], "title"));
             format!("? may it: {title} {}", dim("(rules decide, or you: `teamster questions`)"))
         }
-        "permission_answered" => dim(&format!("  answered: {}", said("option"))),
+        "permission_answered" => dim(&format!("· answered: {}", short("option"))),
         "usage_limit" => {
-            let message = said("message");
+            let message = short("message");
             format!(
                 "! usage limit: {message}; it is parked and goes on by itself (`teamster agents` shows it)"
             )
         }
-        "trouble" => dim(&format!("! {}", said("message"))),
-        "turn_ended" => dim(&format!("· turn ended: {}", said("why"))),
-        "exited" => dim(&format!("· program ended: {}", said("how"))),
+        "trouble" => dim(&format!("! {}", short("message"))),
+        "turn_ended" => dim(&format!("· turn ended: {}", short("why"))),
+        "exited" => dim(&format!("· program ended: {}", short("how"))),
         _ => return None,
     })
 }

@@ -65,6 +65,10 @@ struct AddArgs {
     #[arg(long, value_name = "MINUTES")]
     idle_minutes: Option<u32>,
 
+    /// Give each conversation a git worktree of its own
+    #[arg(long)]
+    worktrees: bool,
+
     /// Where its agents run if not here, as `ssh` is told; the path is one of that machine
     #[arg(long, value_name = "HOST")]
     remote: Option<String>,
@@ -106,7 +110,10 @@ impl File {
         // The whole error would quote the line, and that may hold somebody's secret.
         self.text.parse::<DocumentMut>().map_err(|error: TomlError| {
             let says = error.message();
-            anyhow!("{} is left alone: it is not valid TOML ({says})", self.path.display())
+            let before = error.span().and_then(|span| self.text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
+            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+            anyhow!("{}{line} is left alone: it is not valid TOML ({says})", self.path.display())
         })
     }
 
@@ -183,6 +190,9 @@ async fn add(data: &DataFiles, args: AddArgs) -> anyhow::Result<()> {
             table.insert(key, value(given));
         }
     }
+    if args.worktrees {
+        table.insert("worktrees", value(true));
+    }
     if let Some(minutes) = args.idle_minutes {
         table.insert("idle_minutes", value(i64::from(minutes)));
     }
@@ -209,7 +219,10 @@ fn directory(path: &Path) -> anyhow::Result<PathBuf> {
 async fn remove(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let file = File::read()?;
     let text = without(file.document()?, name).with_context(|| {
-        format!("there is no team {name} in {}; `team list` shows them all", file.path.display())
+        format!(
+            "there is no team {name} in {}; the directory that the hub was started in is one without being there",
+            file.path.display()
+        )
     })?;
     file.check(&text, None)?;
     file.write(data, &text, &format!("team {name} removed from")).await

@@ -15,27 +15,28 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table};
 use serde::Deserialize;
+use serde_json::Value;
 use teamster_core::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::teams::Shown;
 use crate::cli::{print, say};
-use crate::client::Client;
+use crate::client::{Client, Lost};
 use crate::clock::{Clock, SystemClock};
-use crate::config;
+use crate::config::{self, DataFiles};
 
 /// One request waits no longer than the hub lets it.
 const WAIT_MS: u64 = 40_000;
 /// However much happens, people need no more than this many tables a second.
 const PAUSE: Duration = Duration::from_millis(200);
 
-const COLUMNS: usize = 8;
+const COLUMNS: usize = 9;
 const HEAD: [&str; COLUMNS] =
-    ["TEAM", "STATE", "FROM", "QUEUE", "TOLD", "LAST", "PATH", "DESCRIPTION"];
-/// What is cut where there is no room, and no further than to so many characters.
-const FLEXIBLE: [(usize, usize); 4] = [(7, 6), (6, 8), (2, 6), (0, 6)];
+    ["TEAM", "STATE", "ID", "FROM", "QUEUE", "TOLD", "LAST", "PATH", "DESCRIPTION"];
+/// What is cut where there is no room, and no further than to so many characters; names only after all else.
+const FLEXIBLE: [&[(usize, usize)]; 2] = [&[(8, 11), (7, 8)], &[(3, 6), (0, 6)]];
 const STATE: usize = 1;
-const PATH: usize = 6;
+const PATH: usize = 7;
 
 const NO_TEAMS: &str = "there are no teams; add one with `teamster team add NAME PATH`";
 
@@ -49,6 +50,26 @@ struct Teams {
 async fn fetch(client: &mut Client, path: &str) -> anyhow::Result<Teams> {
     let answer = client.get(path).await?;
     serde_json::from_value(answer).context("the hub is of another version; restart it")
+}
+
+/// Returns whose conversations with a team are awake.
+pub(super) async fn awake_in(client: &mut Client, team: &str) -> anyhow::Result<Vec<String>> {
+    let teams = fetch(client, "/api/teams").await?.teams;
+    let talks = teams.into_iter().filter(|one| one.name == team).flat_map(|one| one.conversations);
+    let awake = talks.filter(|talk| talk.status != "asleep");
+    Ok(awake.map(|talk| format!("{} ({})", talk.from, talk.id)).collect())
+}
+
+/// Adds to a list of teams what people may know of them: all conversations, and what is wrong.
+pub(super) async fn add_conversations(client: &mut Client, list: &mut Value) -> anyhow::Result<()> {
+    let teams = fetch(client, "/api/teams").await?.teams;
+    for listed in list["teams"].as_array_mut().into_iter().flatten() {
+        if let Some(team) = teams.iter().find(|team| listed["name"] == *team.name) {
+            listed["conversations"] = serde_json::to_value(&team.conversations)?;
+            listed["problem"] = serde_json::to_value(&team.problem)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
@@ -89,25 +110,31 @@ impl Drop for Screen {
 }
 
 /// Shows the table until the person has seen enough.
-pub(super) async fn show(client: &mut Client) -> anyhow::Result<()> {
+pub(super) async fn show(data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
     let (mut terminate, mut hang_up) =
         (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     let mut teams = fetch(client, "/api/teams").await?;
     let mut screen = Screen::open()?;
     let mut events = EventStream::new();
-    let mut first = 0;
+    let (mut first, mut is_lost) = (0, false);
     loop {
         let eyes = Eyes::of_the_person();
         let path = format!("/api/teams?after={}&wait_ms={WAIT_MS}", teams.seq);
+        let was_lost = is_lost;
         let more = async {
+            if was_lost {
+                client.connect_again(data).await;
+                return fetch(client, "/api/teams").await;
+            }
             tokio::time::sleep(PAUSE).await;
             fetch(client, &path).await
         };
         tokio::pin!(more);
-        teams = loop {
-            screen.0.draw(|frame| draw(frame, &teams.teams, &eyes, &mut first))?;
+        let more = loop {
+            let mut seen = Seen { first: &mut first, is_lost };
+            screen.0.draw(|frame| draw(frame, &teams.teams, &eyes, &mut seen))?;
             tokio::select! {
-                more = &mut more => break more?,
+                more = &mut more => break more,
                 event = events.next() => match event {
                     Some(Ok(Event::Key(key))) => match pressed(key) {
                         Key::Leave => return Ok(()),
@@ -123,7 +150,20 @@ pub(super) async fn show(client: &mut Client) -> anyhow::Result<()> {
                 _ = hang_up.recv() => return Ok(()),
             }
         };
+        match more {
+            Ok(more) => (teams, is_lost) = (more, false),
+            Err(error) if error.is::<Lost>() => is_lost = true,
+            Err(error) => return Err(error),
+        }
     }
+}
+
+/// What of the table is shown.
+struct Seen<'a> {
+    /// The row at the top.
+    first: &'a mut usize,
+    /// The hub is gone: it was so when we last heard of it.
+    is_lost: bool,
 }
 
 enum Key {
@@ -148,11 +188,12 @@ fn pressed(key: KeyEvent) -> Key {
     }
 }
 
-fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, first: &mut usize) {
+fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, seen: &mut Seen<'_>) {
     let areas = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).split(frame.area());
     let (top, bottom) = (areas[0], areas[1]);
     let rows = rows(teams, eyes);
     let room = usize::from(top.height).saturating_sub(1).max(1);
+    let first = &mut *seen.first;
     *first = (*first).min(rows.len().saturating_sub(room));
     if rows.is_empty() {
         frame.render_widget(Line::from(NO_TEAMS), top);
@@ -160,7 +201,7 @@ fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, first: &mut usize) 
         let widths = widths(&rows, usize::from(top.width));
         let shown = rows.iter().skip(*first).take(room).map(|row| {
             let cells = row.cells.iter().enumerate().map(|(n, text)| {
-                let cell = Cell::from(cut(text, widths[n], n == PATH));
+                let cell = Cell::from(cut(text, widths[n], n));
                 match n {
                     0 => cell.style(row.color.map_or_else(Style::new, Style::from)),
                     STATE => cell.style(look(text)),
@@ -178,9 +219,18 @@ fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, first: &mut usize) 
     let n_awake = talks().filter(|talk| talk.status != "asleep").count();
     let n_queued: usize = talks().map(|talk| talk.queued).sum();
     let n_teams = teams.len();
-    let foot =
-        format!("{n_teams} teams, {n_awake} agents awake, {n_queued} messages wait; q leaves");
-    frame.render_widget(Line::from(foot).dim(), bottom);
+    let foot = if seen.is_lost {
+        "the hub is gone; when it runs again, this goes on".to_owned()
+    } else {
+        format!("{n_teams} teams, {n_awake} agents awake, {n_queued} messages wait")
+    };
+    let cut = if rows.len() > room {
+        let (from, to, all) = (*first + 1, *first + room, rows.len());
+        format!("; rows {from} to {to} of {all}, the arrows show others")
+    } else {
+        String::new()
+    };
+    frame.render_widget(Line::from(format!("{foot}{cut}; q leaves")).dim(), bottom);
 }
 
 fn look(status: &str) -> Style {
@@ -238,24 +288,31 @@ fn rows(teams: &[Shown], eyes: &Eyes) -> Vec<Shape> {
     for team in teams {
         let plain = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
         let color = team.color.as_deref().and_then(|color| Color::from_str(color).ok());
-        let about = [eyes.path(&plain(&team.path)), plain(&team.description)];
-        let row = |n: usize, middle: [String; 5]| {
-            let [state, from, queue, told, last] = middle;
+        let description = match &team.problem {
+            Some(problem) => format!("! {}", plain(problem)),
+            None => plain(&team.description),
+        };
+        let about = [eyes.path(&plain(&team.path)), description];
+        let row = |n: usize, middle: [String; 6], holds_up: Option<&str>| {
+            let [state, id, from, queue, told, last] = middle;
             let again = n > 0;
             let own = |text: &str| if again { String::new() } else { text.to_owned() };
-            let (name, path, description) = (own(&team.name), own(&about[0]), own(&about[1]));
-            let cells = [name, state, from, queue, told, last, path, description];
+            let (name, path) = (own(&team.name), own(&about[0]));
+            let description = holds_up.map_or_else(|| own(&about[1]), plain);
+            let cells = [name, state, id, from, queue, told, last, path, description];
             Shape { cells, color }
         };
         if team.conversations.is_empty() {
-            let nothing = String::new;
-            rows.push(row(0, ["asleep".to_owned(), nothing(), nothing(), nothing(), nothing()]));
+            let mut cells: [String; 6] = Default::default();
+            "asleep".clone_into(&mut cells[0]);
+            rows.push(row(0, cells, None));
         }
         for (n, talk) in team.conversations.iter().enumerate() {
             let queue = if talk.queued == 0 { String::new() } else { talk.queued.to_string() };
             let last = eyes.time(talk.last_used_at);
-            let messages = talk.messages.to_string();
-            rows.push(row(n, [talk.status.clone(), talk.from.clone(), queue, messages, last]));
+            let (id, from) = (talk.id.clone(), talk.from.clone());
+            let cells = [talk.status.clone(), id, from, queue, talk.messages.to_string(), last];
+            rows.push(row(n, cells, talk.holds_up.as_deref()));
         }
     }
     rows
@@ -269,8 +326,10 @@ fn widths(rows: &[Shape], width: usize) -> [usize; COLUMNS] {
     });
     loop {
         let total = widths.iter().sum::<usize>() + COLUMNS - 1;
-        let can = FLEXIBLE.iter().filter(|(n, least)| widths[*n] > *least);
-        let widest = can.max_by_key(|(n, _)| widths[*n]);
+        let widest = FLEXIBLE.iter().find_map(|columns| {
+            let can = columns.iter().filter(|(n, least)| widths[*n] > *least);
+            can.max_by_key(|(n, _)| widths[*n])
+        });
         match widest {
             Some((n, _)) if total > width => widths[*n] -= 1,
             Some(_) | None => return widths,
@@ -278,23 +337,28 @@ fn widths(rows: &[Shape], width: usize) -> [usize; COLUMNS] {
     }
 }
 
-/// Cuts a text that is too long: at its end, or at its start, where a path says least.
-fn cut(text: &str, width: usize, at_start: bool) -> String {
+/// Cuts a text of a column that is too long, where it says least: a path at its start, a name in the middle, words at their
+/// end.
+fn cut(text: &str, width: usize, column: usize) -> String {
     let n_chars = text.chars().count();
-    match (n_chars <= width, at_start) {
-        (true, _) => text.to_owned(),
-        (false, true) => {
-            std::iter::once('…').chain(text.chars().skip(n_chars + 1 - width)).collect()
-        }
-        (false, false) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    if n_chars <= width {
+        return text.to_owned();
     }
+    let kept = width.saturating_sub(1);
+    let from_end = match column {
+        PATH => kept,
+        0 | 3 => kept / 2,
+        _ => 0,
+    };
+    let start = text.chars().take(kept - from_end);
+    start.chain(['…']).chain(text.chars().skip(n_chars - from_end)).collect()
 }
 
 fn plain(rows: &[Shape], width: usize) -> String {
     let widths = widths(rows, width);
     let line = |cells: &dyn Fn(usize) -> String| {
         let padded = (0..COLUMNS).map(|n| {
-            let text = cut(&cells(n), widths[n], n == PATH);
+            let text = cut(&cells(n), widths[n], n);
             format!("{text:<width$}", width = widths[n])
         });
         padded.collect::<Vec<_>>().join(" ").trim_end().to_owned()
@@ -315,6 +379,7 @@ mod tests {
 
     fn team(name: &str, description: &str, talks: &[(&str, &str, usize)]) -> Shown {
         let talk = |(from, status, queued): &(&str, &str, usize)| Talk {
+            id: format!("CONV-{}", from.len()),
             from: (*from).to_owned(),
             status: (*status).to_owned(),
             queued: *queued,
@@ -351,14 +416,18 @@ mod tests {
     #[test]
     fn the_table_fits_a_terminal() {
         let mut terminal = Terminal::new(TestBackend::new(80, 8)).expect("it is memory");
-        terminal.draw(|frame| draw(frame, &teams(), &eyes(), &mut 0)).expect("it is memory");
+        terminal
+            .draw(|frame| {
+                draw(frame, &teams(), &eyes(), &mut Seen { first: &mut 0, is_lost: false })
+            })
+            .expect("it is memory");
         let buffer = terminal.backend().to_string();
         expect![[r#"
-            "TEAM         STATE    FROM         QUEUE TOLD LAST     PATH         DESCRIPTION "
-            "api          busy     operator     2     7    00:00:01 ~/code/api   the backend…"
-            "             asleep   web                7    00:00:01                          "
-            "mobile-appl… asleep                                    …pplications             "
-            "web          starting mobile-appl… 1     7    00:00:01 ~/code/web   the web     "
+            "TEAM       STATE    ID      FROM        QUEUE TOLD LAST     PATH     DESCRIPTION"
+            "api        busy     CONV-8  operator    2     7    00:00:01 …ode/api the backen…"
+            "           asleep   CONV-3  web               7    00:00:01                     "
+            "mobil…ions asleep                                           …cations            "
+            "web        starting CONV-19 mobil…tions 1     7    00:00:01 …ode/web the web    "
             "                                                                                "
             "                                                                                "
             "3 teams, 2 agents awake, 3 messages wait; q leaves                              "
@@ -366,23 +435,35 @@ mod tests {
         .assert_eq(&buffer);
         let mut first = 99;
         let mut terminal = Terminal::new(TestBackend::new(80, 4)).expect("it is memory");
-        terminal.draw(|frame| draw(frame, &teams(), &eyes(), &mut first)).expect("it is memory");
+        terminal
+            .draw(|frame| {
+                draw(frame, &teams(), &eyes(), &mut Seen { first: &mut first, is_lost: false })
+            })
+            .expect("it is memory");
         assert_eq!(first, 2, "the last two rows are shown");
         for (width, height) in [(1, 1), (20, 2), (300, 100)] {
             let mut terminal =
                 Terminal::new(TestBackend::new(width, height)).expect("it is memory");
-            terminal.draw(|frame| draw(frame, &teams(), &eyes(), &mut 0)).expect("it is memory");
-            terminal.draw(|frame| draw(frame, &[], &eyes(), &mut 0)).expect("it is memory");
+            terminal
+                .draw(|frame| {
+                    draw(frame, &teams(), &eyes(), &mut Seen { first: &mut 0, is_lost: false })
+                })
+                .expect("it is memory");
+            terminal
+                .draw(|frame| {
+                    draw(frame, &[], &eyes(), &mut Seen { first: &mut 0, is_lost: false })
+                })
+                .expect("it is memory");
         }
     }
 
     #[test]
     fn without_a_terminal_nothing_is_cut() {
         expect![[r#"
-            TEAM                STATE    FROM                QUEUE TOLD LAST     PATH                       DESCRIPTION
-            api                 busy     operator            2     7    00:00:01 ~/code/api                 the backend that all others talk to
-                                asleep   web                       7    00:00:01
-            mobile-applications asleep                                           ~/code/mobile-applications
-            web                 starting mobile-applications 1     7    00:00:01 ~/code/web                 the web"#]].assert_eq(&plain(&rows(&teams(), &eyes()), usize::MAX));
+            TEAM                STATE    ID      FROM                QUEUE TOLD LAST     PATH                       DESCRIPTION
+            api                 busy     CONV-8  operator            2     7    00:00:01 ~/code/api                 the backend that all others talk to
+                                asleep   CONV-3  web                       7    00:00:01
+            mobile-applications asleep                                                   ~/code/mobile-applications
+            web                 starting CONV-19 mobile-applications 1     7    00:00:01 ~/code/web                 the web"#]].assert_eq(&plain(&rows(&teams(), &eyes()), usize::MAX));
     }
 }

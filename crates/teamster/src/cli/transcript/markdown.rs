@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::agent::render::{line, plain};
+use super::super::agent::render::{called_with, line, plain};
 use super::{Look, Shown};
 use serde_json::Value;
 
@@ -125,15 +125,26 @@ impl Markdown {
                 text
             }
             "tool_call" => {
-                let input = match record["input"]["text"].as_str().unwrap_or_default() {
-                    "" => String::new(),
-                    input => format!(" {}", code(input)),
+                let input = match called_with(record) {
+                    input if input.is_empty() => input,
+                    input => format!(" {}", code(&input)),
                 };
                 self.item(&format!("tool: {}{input}", code(word("title"))))
             }
             "tool_result" if record["ok"] == false => {
                 let output = record["output"]["text"].as_str().unwrap_or_default();
                 self.item("failed:\n") + &fenced(output, "  ")
+            }
+            "tool_result" => {
+                let output = record["output"]["text"].as_str().unwrap_or_default();
+                let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+                match lines.next() {
+                    None => String::new(),
+                    Some(first) => {
+                        let more = if lines.next().is_some() { " …" } else { "" };
+                        self.item(&format!("result: {}{more}", code(first)))
+                    }
+                }
             }
             "plan" => {
                 let mut text = self.item("plan:");
@@ -191,8 +202,12 @@ impl Look for Markdown {
                 let reason = if reason.is_empty() { String::new() } else { code(reason) };
                 self.closed() + &format!("*{}* {reason}\n", line(status))
             }
-            Shown::Forgotten(up_to) => {
-                self.closed() + &format!("*The records up to {up_to} were removed.*\n")
+            Shown::Forgotten { up_to, left_ms } => {
+                let what = match left_ms {
+                    Some(at) => format!("What was before {}", time(&(*at).into())),
+                    None => format!("What was up to record {up_to}"),
+                };
+                self.closed() + &format!("*{what} was removed.*\n")
             }
         }
     }

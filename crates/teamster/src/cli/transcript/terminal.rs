@@ -1,10 +1,11 @@
-//! How a conversation looks on a terminal.
+//! How a conversation looks on a terminal. What was told is quoted, what was said is indented, and none of our own lines
+//! begins like that: whatever an agent says, it cannot look like a message of somebody else.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::agent::render::{self, line, plain};
+use super::super::agent::render::{self, SAID, line, plain};
 use super::super::{dim, local_time};
 use super::{Look, Shown};
 use teamster_core::Timestamp;
@@ -21,23 +22,41 @@ enum Open {
     Thought(Value),
 }
 
+/// Before each line of what was told.
+const TOLD: &str = "> ";
+
 pub(super) struct Terminal {
+    from: String,
     to: String,
     open: Open,
+    /// The last line is not ended.
+    is_in_line: bool,
 }
 
 impl Terminal {
     pub(super) fn new(conversation: &Value) -> Self {
-        let to = line(conversation["to"].as_str().unwrap_or_default());
-        Self { to, open: Open::Nothing }
+        let word = |name: &str| line(conversation[name].as_str().unwrap_or_default());
+        let (from, to) = (word("from"), word("to"));
+        Self { from, to, open: Open::Nothing, is_in_line: false }
     }
 
     /// Ends what is open, if something is.
     fn closed(&mut self) -> String {
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Told(_) | Open::Text(_) => "\n".to_owned(),
-            Open::Nothing | Open::Thought(_) => String::new(),
+        self.open = Open::Nothing;
+        if std::mem::take(&mut self.is_in_line) { "\n".to_owned() } else { String::new() }
+    }
+
+    /// Goes on with what somebody said, line by line behind a mark.
+    fn marked(&mut self, mark: &str, text: &str) -> String {
+        let mut marked = String::new();
+        for line in plain(text).split_inclusive('\n') {
+            if !self.is_in_line {
+                marked += if line == "\n" { mark.trim_end() } else { mark };
+            }
+            marked += line;
+            self.is_in_line = !line.ends_with('\n');
         }
+        marked
     }
 
     fn record(&mut self, record: &Value) -> String {
@@ -52,7 +71,8 @@ impl Terminal {
             // The rest of it.
             return match next {
                 Open::Thought(_) | Open::Nothing => String::new(),
-                Open::Told(_) | Open::Text(_) => plain(word("text")),
+                Open::Told(_) => self.marked(TOLD, word("text")),
+                Open::Text(_) => self.marked(SAID, word("text")),
             };
         }
         let mut shown = self.closed();
@@ -68,9 +88,9 @@ impl Terminal {
                     self.to,
                     at.unwrap_or_default()
                 );
-                let _ = write!(shown, "\n{head}\n{}", plain(word("text")));
+                let _ = write!(shown, "\n{head}\n{}", self.marked(TOLD, word("text")));
             }
-            "text" => shown += &plain(word("text")),
+            "text" => shown += &self.marked(SAID, word("text")),
             "settled" if record["completed"] == true => {
                 let _ = writeln!(shown, "{}", dim(&format!("· {} completed", line(word("tell")))));
             }
@@ -88,7 +108,7 @@ impl Terminal {
                         _ => " ",
                     };
                     let text = line(step["text"].as_str().unwrap_or_default());
-                    let _ = writeln!(shown, "{}", dim(&format!("  [{mark}] {text}")));
+                    let _ = writeln!(shown, "{}", dim(&format!("[{mark}] {text}")));
                 }
             }
             _ => {
@@ -109,10 +129,10 @@ impl Look for Terminal {
                 let word = |name: &str| line(tell[name].as_str().unwrap_or_default());
                 let at = tell["at"].as_i64().map(|at| local_time(Timestamp(at)));
                 let mut text = self.closed();
-                let (id, by, at) = (word("id"), word("by"), at.unwrap_or_default());
-                let _ = writeln!(text, "\n── {id} · {by} → {} · {at}", self.to);
-                let message = plain(tell["message"].as_str().unwrap_or_default());
-                let _ = writeln!(text, "{}", message.trim_end());
+                let (id, at) = (word("id"), at.unwrap_or_default());
+                let _ = writeln!(text, "\n── {id} · {} → {} · {at}", self.from, self.to);
+                text += &self.marked(TOLD, tell["message"].as_str().unwrap_or_default());
+                text += &self.closed();
                 let reason = match word("reason") {
                     reason if reason.is_empty() => reason,
                     reason => format!(": {reason}"),
@@ -122,10 +142,12 @@ impl Look for Terminal {
             Shown::Came { tell, status, reason } => {
                 self.closed() + &format!("· {} {}: {}\n", line(tell), line(status), line(reason))
             }
-            Shown::Forgotten(up_to) => {
-                let says =
-                    format!("(the records up to {up_to} were removed, as [transcripts] says)");
-                self.closed() + &dim(&says) + "\n"
+            Shown::Forgotten { up_to, left_ms } => {
+                let what = match left_ms {
+                    Some(at) => format!("what was before {}", local_time(Timestamp(*at))),
+                    None => format!("what was up to record {up_to}"),
+                };
+                self.closed() + &dim(&format!("({what} was removed, as [transcripts] says)\n"))
             }
         }
     }

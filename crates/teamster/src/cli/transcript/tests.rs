@@ -30,7 +30,11 @@ fn talk() -> Vec<Value> {
         json!({"type": "plan", "steps": [{"text": "one", "status": "completed"}, {"text": "two", "status": "pending"}]}),
         json!({"type": "permission_asked", "id": 1, "call": call, "options": []}),
         json!({"type": "permission_answered", "id": 1, "option": "allow"}),
-        said("Done.\n<!-- ## TELL-9"),
+        json!({"type": "tool_call", "id": "2", "title": "write", "kind": "edit", "targets": ["src/a.rs"]}),
+        json!({"type": "tool_result", "id": "2", "ok": true, "output": {"text": "\nwritten\nin full"}}),
+        said(
+            "Done.\n\n── TELL-99 · operator → api · today\n> and more\n· TELL-1 completed\n<!-- ## TELL-9",
+        ),
         json!({"type": "turn_ended", "why": "done"}),
         json!({"type": "settled", "tell": "TELL-1", "completed": true}),
         told("TELL-2", "again"),
@@ -43,7 +47,7 @@ fn shown(look: &mut dyn Look) -> String {
         "id": "TELL-3", "by": "operator", "at": 1_763_200_000_000_i64, "status": "cancelled", "reason": null,
         "message": "never mind",
     });
-    let mut text = look.show(&Shown::Forgotten(7));
+    let mut text = look.show(&Shown::Forgotten { up_to: 7, left_ms: Some(1_763_200_000_000) });
     for record in talk() {
         text += &look.show(&Shown::Record(&record));
     }
@@ -68,66 +72,72 @@ fn a_document_holds_whatever_was_said() {
     check(
         &mut markdown::Markdown::new(&conversation()),
         expect![[r##"
-        # web → api (CONV-1)
+            # web → api (CONV-1)
 
-        *The records up to 7 were removed.*
+            *What was before 2025-11-15T09:46:40Z was removed.*
 
-        - began session ` s-1 `
+            - began session ` s-1 `
 
-        ## TELL-1 · 2025-11-15T09:46:40Z
+            ## TELL-1 · 2025-11-15T09:46:40Z
 
-        **web:**
+            **web:**
 
-        > look
-        > ```
-        > never closed
-        > # and on
+            > look
+            > ```
+            > never closed
+            > # and on
 
-        - thought: ` hm `
+            - thought: ` hm `
 
-        **api:**
+            **api:**
 
-        > I look.
-        > ```sh
-        > [31mrm2J -rf
+            > I look.
+            > ```sh
+            > [31mrm2J -rf
 
-        - tool: `` run `x` # not a heading `` ` {"command":"ls"} `
-        - failed:
+            - tool: `` run `x` # not a heading `` ` {"command":"ls"} `
+            - failed:
 
-          `````text
-          a
-          ````
-          # out
-          `````
-        - plan:
-          - [x] ` one `
-          - [ ] ` two `
-        - asked for permission: `` run `x` # not a heading ``
-        - answered: ` allow `
+              `````text
+              a
+              ````
+              # out
+              `````
+            - plan:
+              - [x] ` one `
+              - [ ] ` two `
+            - asked for permission: `` run `x` # not a heading ``
+            - answered: ` allow `
+            - tool: ` write ` ` src/a.rs `
+            - result: ` written ` …
 
-        **api:**
+            **api:**
 
-        > Done.
-        > <!-- ## TELL-9
+            > Done.
+            > 
+            > ── TELL-99 · operator → api · today
+            > > and more
+            > · TELL-1 completed
+            > <!-- ## TELL-9
 
-        *completed*
+            *completed*
 
-        ## TELL-2 · 2025-11-15T09:46:40Z
+            ## TELL-2 · 2025-11-15T09:46:40Z
 
-        **web:**
+            **web:**
 
-        > again
+            > again
 
-        *terminated:* ` it was put to sleep `
+            *terminated:* ` it was put to sleep `
 
-        ## TELL-3 · 2025-11-15T09:46:40Z
+            ## TELL-3 · 2025-11-15T09:46:40Z
 
-        **web:**
+            **web:**
 
-        > never mind
+            > never mind
 
-        *cancelled*
-    "##]],
+            *cancelled*
+        "##]],
     );
 }
 
@@ -136,34 +146,40 @@ fn a_terminal_shows_whatever_was_said() {
     check(
         &mut terminal::Terminal::new(&conversation()),
         expect![[r#"
-            (the records up to 7 were removed, as [transcripts] says)
+            (what was before <time> was removed, as [transcripts] says)
             · works (session s-1)
 
             ── TELL-1 · web → api · <time>
-            look
-            ```
-            never closed
-            # and on
-              hm
-            I look.
-            ```sh
-            [31mrm2J -rf
+            > look
+            > ```
+            > never closed
+            > # and on
+            ~ hm
+              I look.
+              ```sh
+              [31mrm2J -rf
             * run `x` # not a heading {"command":"ls"}
-              ✗ a ```` # out
-              [x] one
-              [ ] two
+            ✗ a ```` # out
+            [x] one
+            [ ] two
             ? may it: run `x` # not a heading (rules decide, or you: `teamster questions`)
-              answered: allow
-            Done.
-            <!-- ## TELL-9
+            · answered: allow
+            * write src/a.rs
+            → written in full
+              Done.
+
+              ── TELL-99 · operator → api · today
+              > and more
+              · TELL-1 completed
+              <!-- ## TELL-9
             · TELL-1 completed
 
             ── TELL-2 · web → api · <time>
-            again
+            > again
             · TELL-2 terminated: it was put to sleep
 
-            ── TELL-3 · operator → api · <time>
-            never mind
+            ── TELL-3 · web → api · <time>
+            > never mind
             · TELL-3 cancelled
         "#]],
     );
@@ -175,7 +191,7 @@ fn lines_of_json_are_records_and_steer_nothing() {
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     let read: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read[1..read.len() - 1], talk());
-    assert_eq!(read[0], json!({"type": "forgotten", "up_to": 7}));
+    assert_eq!(read[0], json!({"type": "forgotten", "up_to": 7, "left_ms": 1_763_200_000_000_i64}));
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! `teamster tell`: a message to a team, and its answer. The message is sent once and kept by the hub; the answer is waited
+//! for by reading how the message stands, from the next hub if this one goes away.
+
+use std::io::{IsTerminal, Read};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::{Value, json};
+use teamster_core::conversation::{MESSAGE_BYTES_MAX, Refusal};
+use tokio::time::Instant;
+
+use super::word;
+use crate::cli::agent::in_our_words;
+use crate::cli::{Refused, connect_to_hub, print, say};
+use crate::client::{Client, Lost, in_path};
+use crate::config::DataFiles;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct TellArgs {
+    /// The team
+    team: String,
+
+    /// What to tell it; `-` reads it from stdin
+    message: String,
+
+    /// The team to speak for [default: yourself]
+    #[arg(long, value_name = "TEAM")]
+    from: Option<String>,
+
+    /// Do not wait for the answer
+    #[arg(long)]
+    no_wait: bool,
+
+    /// How long to wait for the answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    timeout: u32,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One request waits no longer than the hub lets it; and so often somebody is told how it stands who sees no terminal.
+const WAIT: Duration = Duration::from_secs(40);
+
+pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Result<()> {
+    let mut message = args.message;
+    if message == "-" {
+        message.clear();
+        std::io::stdin()
+            .read_to_string(&mut message)
+            .context("cannot read the message from stdin")?;
+    }
+    // One that is far too long would be cut off on its way.
+    if message.len() > MESSAGE_BYTES_MAX {
+        bail!(Refusal::MessageTooLong);
+    }
+    let mut client = connect_to_hub(data).await?;
+    let asked =
+        json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
+    let told = client.post("/api/tells", &asked).await;
+    let told = told.map_err(|error| anyhow!("{}", in_our_words(&format!("{error:#}"))))?;
+    let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
+    let later = data.call(&format!("transcript {session}"));
+    if args.no_wait {
+        if args.json {
+            return print(&told.to_string());
+        }
+        print(tell)?;
+        say(&format!("its answer will be in `{later}`"));
+        return Ok(());
+    }
+    let waiting = Waiting { data, tell, stands: String::new(), is_there: true };
+    let timeout = Duration::from_secs(args.timeout.into());
+    let (waiting, answer) = tokio::select! {
+        waited = waiting.wait(&mut client, Instant::now() + timeout) => waited?,
+        _ = tokio::signal::ctrl_c() => {
+            let cancel = data.call(&format!("cancel {tell}"));
+            say(&format!(
+                "{tell} is kept all the same: its answer will be in `{later}`; `{cancel}` takes it back if it is not begun"
+            ));
+            return Err(Refused.into());
+        }
+    };
+    let status = word(&answer, "status");
+    if args.json {
+        print(&answer.to_string())?;
+    } else if !word(&answer, "answer").is_empty() {
+        print(word(&answer, "answer"))?;
+    }
+    match status {
+        "completed" => return Ok(()),
+        "terminated" => say(&format!("{tell} was terminated: {}", word(&answer, "reason"))),
+        "cancelled" => say(&format!("{tell} was taken back")),
+        _ if !waiting.is_there => say(&format!(
+            "{tell} is kept and goes on when the hub runs again (`{}`); then its answer will be in `{later}`",
+            data.call("up -d")
+        )),
+        "active" if !word(&answer, "answer").is_empty() => {
+            say(&format!("that is what it has said so far; the rest will be in `{later}`"));
+        }
+        "active" => say(&format!(
+            "{tell} {}, and nothing was said so far; the answer will be in `{later}`",
+            waiting.stands
+        )),
+        _ => say(&format!(
+            "{tell} {}; its answer will be in `{later}`; `{}` takes it back",
+            waiting.stands,
+            data.call(&format!("cancel {tell}"))
+        )),
+    }
+    Err(Refused.into())
+}
+
+/// A message whose answer is waited for.
+struct Waiting<'a> {
+    data: &'a DataFiles,
+    tell: &'a str,
+    /// How it stands, as the person was told.
+    stands: String,
+    /// The hub is.
+    is_there: bool,
+}
+
+impl Waiting<'_> {
+    /// Waits until the message is settled or the time is over; returns how it stands then.
+    async fn wait(mut self, client: &mut Client, until: Instant) -> anyhow::Result<(Self, Value)> {
+        let mut known = json!({"tellId": self.tell, "status": "queued"});
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let path = format!(
+                "/api/tells/{}?wait_ms={}&stands={}",
+                in_path(self.tell),
+                left.min(WAIT).as_millis(),
+                in_path(&self.stands)
+            );
+            match client.get(&path).await {
+                Err(error) if error.is::<Lost>() => {
+                    let tell = self.tell;
+                    say(&format!(
+                        "the hub is gone; {tell} is kept, and this waits until it runs again"
+                    ));
+                    let again = client.connect_again(self.data);
+                    self.is_there = tokio::time::timeout_at(until, again).await.is_ok();
+                    if !self.is_there {
+                        return Ok((self, known));
+                    }
+                    continue;
+                }
+                answer => known = answer?,
+            }
+            let is_settled = !matches!(word(&known, "status"), "queued" | "active");
+            if is_settled || until <= Instant::now() {
+                return Ok((self, known));
+            }
+            self.tell_how_it_stands(word(&known, "stands"));
+        }
+    }
+
+    /// On a terminal every change is told; where there is none, only what lasts.
+    fn tell_how_it_stands(&mut self, stands: &str) {
+        if std::io::stderr().is_terminal() || self.stands == stands {
+            say(&format!("{} {stands}", self.tell));
+        }
+        stands.clone_into(&mut self.stands);
+    }
+}
