@@ -9,6 +9,7 @@ mod questions;
 mod runs;
 pub mod teams;
 mod tells;
+mod top;
 
 pub(crate) use self::agents::ENDED_PAGE;
 
@@ -85,6 +86,7 @@ pub fn router(api: Api) -> Router {
         .merge(teams::routes())
         .merge(conversations::routes())
         .merge(tells::routes())
+        .merge(top::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .merge(metrics_route())

@@ -73,6 +73,11 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
         }
     }
     let state = api.hub.state();
+    Ok(Json(json!({"seq": state.seq(), "teams": all(&state)})))
+}
+
+/// Returns all teams, with who talks to them.
+pub(super) fn all(state: &teamster_core::State) -> Vec<Shown> {
     let talk = |conversation: &Arc<Conversation>| {
         let agent = state.agents.get(conversation.agent.as_str());
         let status = match agent.map(|agent| (agent.phase, &agent.session)) {
@@ -95,7 +100,7 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             last_used_at: conversation.last_used_at,
         }
     };
-    let teams: Vec<Shown> = state
+    state
         .teams
         .iter()
         .map(|team| Shown {
@@ -108,6 +113,5 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             color: team.color.as_ref().map(ToString::to_string),
             conversations: state.conversations.with(&team.name).map(talk).collect(),
         })
-        .collect();
-    Ok(Json(json!({"seq": state.seq(), "teams": teams})))
+        .collect()
 }
