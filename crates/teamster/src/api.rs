@@ -10,6 +10,7 @@ mod runs;
 mod stands;
 pub mod teams;
 mod tells;
+mod top;
 
 pub(crate) use self::agents::ENDED_PAGE;
 
@@ -86,6 +87,7 @@ pub fn router(api: Api) -> Router {
         .merge(teams::routes())
         .merge(conversations::routes())
         .merge(tells::routes())
+        .merge(top::routes())
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn(operators_only))
         .merge(metrics_route())

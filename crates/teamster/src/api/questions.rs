@@ -26,7 +26,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/questions/{id}/answer", post(answer))
 }
 
-fn shown(question: &Question) -> Value {
+pub(super) fn shown(question: &Question) -> Value {
     let Question { id, asked, asked_at, settled } = question;
     json!({
         "id": id.to_string(), "agent": asked.agent.as_str(), "title": asked.title, "payload": asked.payload,

@@ -66,7 +66,7 @@ fn phase(run: &Run) -> &'static str {
     }
 }
 
-fn line(name: &RunName, run: &Run) -> Value {
+pub(super) fn line(name: &RunName, run: &Run) -> Value {
     let counts =
         Status::ALL.map(|status| (status.as_str().to_owned(), json!(run.items.count(status))));
     let drive = run.drive.as_ref();
@@ -189,7 +189,11 @@ async fn show(
             }
         }
     }
-    Ok(Json(shown(&api.hub.state(), &name)))
+    // Noted before the view is made: from here on the log tells what changes it.
+    let head = api.log.head().await?;
+    let mut view = shown(&api.hub.state(), &name);
+    view["commit"] = head.number.into();
+    Ok(Json(view))
 }
 
 #[derive(Debug, Deserialize)]
@@ -201,6 +205,9 @@ struct Begin {
     directory: String,
     #[serde(default)]
     resume: bool,
+    /// It goes on on the terms that it had; only the spec is another.
+    #[serde(default)]
+    same_terms: bool,
     program: Option<String>,
     model: Option<String>,
     role: Option<String>,
@@ -267,6 +274,11 @@ async fn begin(
         check: asked.check.into_iter().map(Into::into).collect(),
         template: asked.template.map(Into::into),
         extra: asked.extra.into(),
+    };
+    let known = api.hub.state().runs.get(&name).drive.as_ref().map(|drive| drive.terms.clone());
+    let terms = match known.filter(|_| asked.same_terms) {
+        Some(known) => Terms { spec: terms.spec, ..(*known).clone() },
+        None => terms,
     };
     // From here on the log tells how it goes.
     let head = api.log.head().await?;

@@ -83,6 +83,11 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
         }
     }
     let state = api.hub.state();
+    Ok(Json(json!({"seq": state.seq(), "teams": all(&api, &state)})))
+}
+
+/// Returns all teams, with who talks to them.
+pub(super) fn all(api: &Api, state: &teamster_core::State) -> Vec<Shown> {
     let talk = |conversation: &Arc<Conversation>| {
         let agent = state.agents.get(conversation.agent.as_str());
         let status = match agent.map(|agent| (agent.phase, &agent.session)) {
@@ -97,7 +102,7 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
         };
         let has_work = conversation.current.is_some() || !conversation.queue.is_empty();
         let is_begun = conversation.current.is_some();
-        let holds_up = |agent| holds_up(&state, api.hub.trees(), agent, is_begun);
+        let holds_up = |agent| holds_up(state, api.hub.trees(), agent, is_begun);
         Talk {
             holds_up: agent.filter(|_| has_work).and_then(holds_up),
             id: conversation.id.to_string(),
@@ -111,7 +116,7 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
     };
     let configuration = api.configured.current();
     let search_path = config::search_path();
-    let teams: Vec<Shown> = state
+    state
         .teams
         .iter()
         .map(|team| Shown {
@@ -125,6 +130,5 @@ async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejec
             problem: agents::team_problem(&configuration, &search_path, team),
             conversations: state.conversations.with(&team.name).map(talk).collect(),
         })
-        .collect();
-    Ok(Json(json!({"seq": state.seq(), "teams": teams})))
+        .collect()
 }

@@ -18,14 +18,17 @@ mod program;
 mod question;
 mod roles;
 mod run;
+mod screen;
 mod scripted_agent;
 mod status;
 mod team;
 mod token;
 mod tool;
+mod top;
 mod transcript;
 mod trust;
 mod up;
+mod watch;
 mod yak;
 
 use std::io::{IsTerminal, Write};
@@ -57,6 +60,8 @@ enum Verb {
     Down,
     /// Show what the hub is doing
     Status(status::StatusArgs),
+    /// Watch agents, runs, teams and questions on one screen
+    Top(top::TopArgs),
     /// Call a tool as an agent would; without a name, list the tools
     #[command(disable_help_flag = true)]
     Tool(tool::ToolArgs),
@@ -74,6 +79,8 @@ enum Verb {
     Agent(agent::AgentArgs),
     /// Work a spec off in iterations
     Run(run::RunArgs),
+    /// Watch and steer a run that is under way
+    Watch(watch::WatchArgs),
     /// List the runs
     Runs(run::RunsArgs),
     /// Tell, pause or stop a run
@@ -187,6 +194,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Up(args) => up::run(data, args),
         Verb::Down => wait_for(down::run(&data)),
         Verb::Status(args) => wait_for(status::run(&data, args)),
+        Verb::Top(args) => wait_for(top::run(&data, args)),
         Verb::Tool(args) => wait_for(tool::run(&data, args)),
         Verb::Yak(args) => wait_for(yak::run(&data, args)),
         Verb::Draft(args) => wait_for(agent::draft(&data, args)),
@@ -200,6 +208,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Wake(args) => wait_for(team::wake(&data, args)),
         Verb::Sleep(args) => wait_for(team::sleep(&data, args)),
         Verb::Run(args) => run::run(&data, args),
+        Verb::Watch(args) => wait_for(watch::run(&data, args)),
         Verb::Runs(args) => wait_for(run::list(&data, args)),
         Verb::Steer(args) => wait_for(run::steer(&data, args)),
         Verb::Item(args) => wait_for(run::item(&data, args)),

@@ -1,5 +1,13 @@
 //! `teamster run`, `runs`, `steer`, `item`, `note` and `template`: a spec worked off in iterations, watched and steered.
 
+mod editor;
+mod keys;
+mod model;
+pub(super) mod show;
+mod stream;
+mod view;
+
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -110,9 +118,18 @@ async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     if let Some(withheld) = begun["withheld"].as_str() {
         say(withheld);
     }
+    if !args.headless && !args.json && has_whole_terminal() {
+        drop(client);
+        return show::show(data, &name).await;
+    }
     let after = begun["commit"].as_u64().unwrap_or_default();
     let follow = Follow { name: &name, json: args.json, after };
     follow.run(data, &mut client).await
+}
+
+/// Says whether a person sees and types.
+pub(super) fn has_whole_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
 }
 
 /// Has the hub begin, and returns the run's name and how it stands.
@@ -169,16 +186,25 @@ fn code(phase: &str) -> u8 {
     }
 }
 
+/// Says how a run ended, and how to go on with it.
+fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
+    say(&format!("{name}: {}", why.unwrap_or(phase)));
+    if phase != "completed" {
+        let again = data.call(&format!("run --resume --name {name}"));
+        say(&format!("`{again}` goes on with it"));
+    }
+}
+
 /// Prints what happens in a run until it is over.
-struct Follow<'a> {
-    name: &'a str,
-    json: bool,
+pub(super) struct Follow<'a> {
+    pub(super) name: &'a str,
+    pub(super) json: bool,
     /// The last commit of the log before it began.
-    after: u64,
+    pub(super) after: u64,
 }
 
 impl Follow<'_> {
-    async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
+    pub(super) async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
         let path = format!("/api/runs/{}", in_path(self.name));
         let mut last = self.after;
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
@@ -211,7 +237,7 @@ impl Follow<'_> {
     }
 
     /// Prints the rest, and how it ended.
-    async fn end(
+    pub(super) async fn end(
         &self,
         data: &DataFiles,
         client: &mut Client,
@@ -228,11 +254,7 @@ impl Follow<'_> {
         if self.json {
             print(&view.to_string())?;
         } else {
-            say(&format!("{}: {}", self.name, view["why"].as_str().unwrap_or(phase)));
-            if phase != "completed" {
-                let again = data.call(&format!("run --resume --name {}", self.name));
-                say(&format!("`{again}` goes on with it"));
-            }
+            ended(data, self.name, phase, view["why"].as_str());
         }
         match code(phase) {
             0 => Ok(()),

@@ -1,20 +1,16 @@
 //! Configuration that is read again while the hub runs, and the commands that change it.
 
-#![expect(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a broken fixture should panic, and what is skipped is told"
-)]
+#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use expect_test::expect;
 use serde_json::{Value, json};
 
 use crate::agents::{World, outcome};
+use crate::terminal::{Terminal, has_tmux};
 use crate::unattended::{question, until_said};
 
 /// A hub with one team, and directories for more.
@@ -318,80 +314,13 @@ fn teams_are_added_and_removed_by_commands() {
     .assert_eq(&place.without_place(&place.read()));
 }
 
-/// A terminal of 80 by 24 with a program in it.
-struct Terminal<'a> {
-    place: &'a Place,
-    socket: PathBuf,
-}
-
-impl<'a> Terminal<'a> {
-    fn open(place: &'a Place) -> Self {
-        let terminal = Self { place, socket: place.path("tmux") };
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh"]);
-        terminal
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "it is no agent, and ends with the test")]
-    fn tmux(&self, arguments: &[&str]) -> String {
-        let mut tmux = std::process::Command::new("tmux");
-        tmux.arg("-S")
-            .arg(&self.socket)
-            .env("LC_ALL", "C.UTF-8")
-            .env("PS1", "$ ")
-            .env_remove("ENV");
-        tmux.env("HOME", self.place.0.home.path()).env("NO_COLOR", "1");
-        let output = tmux.args(arguments).output().expect("tmux starts");
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("it is UTF-8")
-    }
-
-    fn types(&self, keys: &[&str]) {
-        self.tmux(&[&["send-keys"], keys].concat());
-    }
-
-    fn shows(&self) -> String {
-        self.tmux(&["capture-pane", "-p"]).trim_end().to_owned()
-    }
-
-    /// Waits until the screen shows something; there is nothing else that tells.
-    fn until(&self, fits: impl Fn(&str) -> bool) -> String {
-        for _ in 0..600 {
-            let shown = self.shows();
-            if fits(&shown) {
-                return shown;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the screen shows:\n{}", self.shows());
-    }
-}
-
-impl Drop for Terminal<'_> {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "it is no agent; what is required is the tester's to say"
-)]
-fn has_tmux() -> bool {
-    let has = std::process::Command::new("tmux").arg("-V").output().is_ok();
-    if !has {
-        println!("the live table: SKIPPED: tmux is not installed");
-    }
-    assert!(has || std::env::var("TEAMSTER_REQUIRE_TMUX").is_err(), "tmux is required");
-    has
-}
-
 #[test]
 fn on_a_terminal_the_table_follows_what_happens() {
     if !has_tmux() {
         return;
     }
     let place = Place::start("description = \"the backend\"\n");
-    let terminal = Terminal::open(&place);
+    let terminal = Terminal::open(place.0.home.path());
     let teams = format!(
         "{} --data {} teams",
         crate::hub::program().display(),

@@ -3,11 +3,9 @@
 
 use std::io::IsTerminal;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::Context;
-use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use futures_util::StreamExt;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -17,18 +15,13 @@ use ratatui::widgets::{Cell, Row, Table};
 use serde::Deserialize;
 use serde_json::Value;
 use teamster_core::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::teams::Shown;
+use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{print, say};
 use crate::client::{Client, Lost};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, DataFiles};
-
-/// One request waits no longer than the hub lets it.
-const WAIT_MS: u64 = 40_000;
-/// However much happens, people need no more than this many tables a second.
-const PAUSE: Duration = Duration::from_millis(200);
 
 const COLUMNS: usize = 9;
 const HEAD: [&str; COLUMNS] =
@@ -86,36 +79,10 @@ pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
     print(&plain(&rows(&teams.teams, &eyes), width.unwrap_or(usize::MAX)))
 }
 
-/// The terminal while it is ours. It is given back however we end; after a panic, by a hook.
-struct Screen(ratatui::DefaultTerminal);
-
-impl Screen {
-    fn open() -> anyhow::Result<Self> {
-        match ratatui::try_init() {
-            Ok(terminal) => Ok(Self(terminal)),
-            Err(error) => {
-                let _ = ratatui::try_restore();
-                Err(error).context("the terminal cannot show a table; use --once")
-            }
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // If that fails, the terminal is gone.
-        let _ = ratatui::try_restore();
-        let _ = self.0.show_cursor();
-    }
-}
-
 /// Shows the table until the person has seen enough.
 pub(super) async fn show(data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
-    let (mut terminate, mut hang_up) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     let mut teams = fetch(client, "/api/teams").await?;
-    let mut screen = Screen::open()?;
-    let mut events = EventStream::new();
+    let mut screen = Screen::open("use --once")?;
     let (mut first, mut is_lost) = (0, false);
     loop {
         let eyes = Eyes::of_the_person();
@@ -132,22 +99,19 @@ pub(super) async fn show(data: &DataFiles, client: &mut Client) -> anyhow::Resul
         tokio::pin!(more);
         let more = loop {
             let mut seen = Seen { first: &mut first, is_lost };
-            screen.0.draw(|frame| draw(frame, &teams.teams, &eyes, &mut seen))?;
+            screen.draw(|frame| draw(frame, &teams.teams, &eyes, &mut seen))?;
             tokio::select! {
                 more = &mut more => break more,
-                event = events.next() => match event {
-                    Some(Ok(Event::Key(key))) => match pressed(key) {
+                input = screen.input() => match input {
+                    Input::Key(key) => match pressed(key) {
                         Key::Leave => return Ok(()),
                         Key::Down(n) => first += n,
                         Key::Up(n) => first = first.saturating_sub(n),
                         Key::Other => {}
                     },
-                    // Its size may be another.
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return Ok(()),
+                    Input::Other | Input::Paste(_) => {}
+                    Input::Gone => return Ok(()),
                 },
-                _ = terminate.recv() => return Ok(()),
-                _ = hang_up.recv() => return Ok(()),
             }
         };
         match more {
@@ -174,9 +138,6 @@ enum Key {
 }
 
 fn pressed(key: KeyEvent) -> Key {
-    if key.kind == KeyEventKind::Release {
-        return Key::Other;
-    }
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => Key::Leave,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Leave,

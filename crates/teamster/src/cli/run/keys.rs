@@ -1,0 +1,261 @@
+//! What keys do in the view of a run.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::{Value, json};
+
+use super::editor::{Editor, Typed};
+use super::model::{Asks, Mode, Model, Pane, Writes};
+use super::view;
+
+/// What is to be done outside of the view.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    Nothing,
+    /// The hub is asked for something; then `says` is told.
+    Ask {
+        path: &'static str,
+        body: Value,
+        says: String,
+    },
+    /// The run is gone on with.
+    Resume,
+    Leave,
+    /// It is stopped, and left.
+    Interrupt,
+}
+
+fn steer(body: Value, says: &str) -> Effect {
+    Effect::Ask { path: "steer", body, says: says.to_owned() }
+}
+
+/// Takes in what was pasted: text where one is written, and nothing else.
+pub(super) fn paste(model: &mut Model, text: &str) {
+    if let Mode::Writing(_, editor) = &mut model.mode {
+        editor.insert(text);
+    }
+}
+
+pub(super) fn press(model: &mut Model, key: KeyEvent) -> Effect {
+    let is_ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    model.says = None;
+    match std::mem::replace(&mut model.mode, Mode::Normal) {
+        Mode::Normal if is_ctrl_c => interrupt(model),
+        Mode::Normal => normal(model, key),
+        Mode::Writing(what, mut editor) => match editor.press(key) {
+            Typed::On => {
+                model.mode = Mode::Writing(what, editor);
+                Effect::Nothing
+            }
+            Typed::Sent if editor.text().trim().is_empty() => Effect::Nothing,
+            Typed::Sent => written(what, editor.text().trim()),
+            Typed::Cancelled => Effect::Nothing,
+        },
+        Mode::Asking(asks) => match (key.code, asks) {
+            (KeyCode::Char('y' | 'Y'), Asks::Stop) => {
+                steer(json!({"do": "stop", "now": true}), "its agents are ended")
+            }
+            (KeyCode::Char('y' | 'Y'), Asks::Interrupt) => Effect::Interrupt,
+            _ => Effect::Nothing,
+        },
+        Mode::Help => Effect::Nothing,
+        Mode::Reading { title, text, first } => {
+            let first = match key.code {
+                KeyCode::Down | KeyCode::Char('j') => first + 1,
+                KeyCode::Up | KeyCode::Char('k') => first.saturating_sub(1),
+                KeyCode::PageDown | KeyCode::Char(' ') => first + 10,
+                KeyCode::PageUp => first.saturating_sub(10),
+                _ => return Effect::Nothing,
+            };
+            let first = first.min(view::last_line(model, &text));
+            model.mode = Mode::Reading { title, text, first };
+            Effect::Nothing
+        }
+    }
+}
+
+fn interrupt(model: &mut Model) -> Effect {
+    if model.run.is_over() {
+        return Effect::Leave;
+    }
+    model.mode = Mode::Asking(Asks::Interrupt);
+    Effect::Nothing
+}
+
+/// Returns what is asked for with what was written.
+fn written(what: Writes, text: &str) -> Effect {
+    let (path, body, says) = match what {
+        Writes::Message => {
+            ("steer", json!({"do": "tell", "text": text}), "the next iteration is told".to_owned())
+        }
+        Writes::NewItem => ("items", json!({"content": text}), "the item is added".to_owned()),
+        Writes::Item(id) => {
+            ("items", json!({"item": id, "content": text}), format!("{id} is changed"))
+        }
+        Writes::Note => ("notes", json!({"content": text}), "the note is added".to_owned()),
+    };
+    Effect::Ask { path, body, says }
+}
+
+fn normal(model: &mut Model, key: KeyEvent) -> Effect {
+    let writes = |what: Writes, text: &str| Mode::Writing(what, Editor::with(text));
+    let under_way = model.run.under_way;
+    match key.code {
+        KeyCode::Char('q') => return Effect::Leave,
+        KeyCode::Char('?' | 'h') => model.mode = Mode::Help,
+        KeyCode::Char('p') if under_way => {
+            return match model.run.phase.as_str() {
+                "paused" | "stopping" => steer(json!({"do": "go-on"}), "it goes on"),
+                _ => steer(json!({"do": "pause"}), "it pauses after what is under way"),
+            };
+        }
+        KeyCode::Char('s') if under_way => {
+            return steer(json!({"do": "stop", "now": false}), "it stops after what is under way");
+        }
+        KeyCode::Char('S') if under_way => model.mode = Mode::Asking(Asks::Stop),
+        KeyCode::Char('r') if model.run.is_over() => return Effect::Resume,
+        KeyCode::Char('m') => model.mode = writes(Writes::Message, ""),
+        KeyCode::Char('a') => model.mode = writes(Writes::NewItem, ""),
+        KeyCode::Char('n') => model.mode = writes(Writes::Note, ""),
+        KeyCode::Char('e') => {
+            if let Some(item) = model.chosen_item() {
+                model.mode = writes(Writes::Item(item.id.clone()), &item.content);
+            }
+        }
+        KeyCode::Char('c') => {
+            if let Some(item) = model.chosen_item() {
+                // Once more takes it back.
+                let (status, says) = match item.status.as_str() {
+                    "cancelled" => ("remaining", "is to be done after all"),
+                    _ => ("cancelled", "is cancelled"),
+                };
+                let body = json!({"item": item.id, "status": status});
+                let says = format!("{} {says}", item.id);
+                return Effect::Ask { path: "items", body, says };
+            }
+        }
+        KeyCode::Char('l') => model.unfolded = !model.unfolded,
+        KeyCode::Char(digit @ '1'..='9') => {
+            model.choose_worker(digit.to_digit(10).unwrap_or(1) - 1);
+        }
+        KeyCode::Enter => {
+            if let Some((title, text)) = model.whole() {
+                model.mode = Mode::Reading { title, text, first: 0 };
+            }
+        }
+        KeyCode::Tab | KeyCode::Right => turn(model, 1),
+        KeyCode::BackTab | KeyCode::Left => turn(model, Pane::ALL.len() - 1),
+        KeyCode::Down | KeyCode::Char('j') => scroll(model, 1),
+        KeyCode::Up | KeyCode::Char('k') => scroll(model, -1),
+        KeyCode::PageDown | KeyCode::Char(' ') => scroll(model, 10),
+        KeyCode::PageUp => scroll(model, -10),
+        KeyCode::Home => scroll(model, isize::MIN),
+        KeyCode::End => scroll(model, isize::MAX),
+        _ => {}
+    }
+    Effect::Nothing
+}
+
+/// Goes to another pane; those without anything in them are left out.
+fn turn(model: &mut Model, by: usize) {
+    let n = Pane::ALL.len();
+    let now = Pane::ALL.iter().position(|pane| *pane == model.focus).unwrap_or_default();
+    let turns = (1..=n).map(|step| Pane::ALL[(now + step * by) % n]);
+    let mut some = turns.filter(|pane| *pane == Pane::Stream || model.n_rows(*pane) > 0);
+    model.focus = some.next().unwrap_or(Pane::Stream);
+}
+
+fn scroll(model: &mut Model, by: isize) {
+    match model.focus {
+        Pane::Stream => model.top = view::scrolled(model, by),
+        pane => model.choose(pane, model.chosen(pane).saturating_add_signed(by)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use teamster_core::Timestamp;
+
+    use super::super::model::Run;
+    use super::*;
+
+    fn model(phase: &str) -> Model {
+        let under_way = matches!(phase, "working" | "paused" | "stopping");
+        let run = json!({
+            "name": "r", "phase": phase, "under_way": under_way,
+            "item_list": [{"id": "TAS-1", "content": "one", "status": "remaining", "priority": 2}],
+        });
+        let run: Run = serde_json::from_value(run).expect("it is a run");
+        Model::new(run, Timestamp(0))
+    }
+
+    fn keys(model: &mut Model, keys: &str) -> Effect {
+        let mut effect = Effect::Nothing;
+        for c in keys.chars() {
+            let code = match c {
+                '\n' => KeyCode::Enter,
+                '\u{1b}' => KeyCode::Esc,
+                c => KeyCode::Char(c),
+            };
+            effect = press(model, KeyEvent::new(code, KeyModifiers::NONE));
+        }
+        effect
+    }
+
+    fn asked(effect: Effect) -> (String, Value) {
+        match effect {
+            Effect::Ask { path, body, .. } => (path.to_owned(), body),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn keys_steer_the_run() {
+        let cases = [
+            ("working", "p", "steer", json!({"do": "pause"})),
+            ("paused", "p", "steer", json!({"do": "go-on"})),
+            ("stopping", "p", "steer", json!({"do": "go-on"})),
+            ("working", "s", "steer", json!({"do": "stop", "now": false})),
+            ("working", "Sy", "steer", json!({"do": "stop", "now": true})),
+            ("working", "mmind it \n", "steer", json!({"do": "tell", "text": "mind it"})),
+            ("working", "atwo\n", "items", json!({"content": "two"})),
+            ("working", "e!\n", "items", json!({"item": "TAS-1", "content": "one!"})),
+            ("working", "c", "items", json!({"item": "TAS-1", "status": "cancelled"})),
+            ("working", "nqs\n", "notes", json!({"content": "qs"})),
+        ];
+        for (phase, typed, path, body) in cases {
+            assert_eq!(asked(keys(&mut model(phase), typed)), (path.to_owned(), body), "{typed}");
+        }
+        for (phase, typed) in [
+            ("working", "Sn"),
+            ("working", "m\n"),
+            ("working", "mx\u{1b}"),
+            ("stopped", "ps"),
+            ("working", "r"),
+        ] {
+            assert_eq!(keys(&mut model(phase), typed), Effect::Nothing, "{typed}");
+        }
+        assert_eq!(keys(&mut model("stopped"), "r"), Effect::Resume);
+        assert_eq!(keys(&mut model("working"), "q"), Effect::Leave);
+    }
+
+    #[test]
+    fn ctrl_c_stops_only_after_a_yes() {
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        let mut working = model("working");
+        assert_eq!(press(&mut working, ctrl_c), Effect::Nothing);
+        assert_eq!(keys(&mut working, "n"), Effect::Nothing);
+        press(&mut working, ctrl_c);
+        assert_eq!(keys(&mut working, "y"), Effect::Interrupt);
+        assert_eq!(press(&mut model("completed"), ctrl_c), Effect::Leave);
+    }
+
+    #[test]
+    fn what_is_pasted_is_text_and_no_command() {
+        let mut model = model("working");
+        paste(&mut model, "Sy");
+        assert!(matches!(model.mode, Mode::Normal));
+        keys(&mut model, "m");
+        paste(&mut model, "two\nlines");
+        assert_eq!(asked(keys(&mut model, "\n")).1, json!({"do": "tell", "text": "two lines"}));
+    }
+}

@@ -1,0 +1,414 @@
+//! What the view of a run shows: the run as the hub tells it, what its agent does, and where the person is.
+
+use serde::Deserialize;
+use serde_json::Value;
+use teamster_core::Timestamp;
+use teamster_core::spending::Spent;
+
+use super::editor::Editor;
+use super::stream::Stream;
+
+/// A run as the hub tells it. What an older hub does not tell is taken for nothing.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) phase: String,
+    pub(super) why: Option<String>,
+    pub(super) under_way: bool,
+    pub(super) directory: Option<String>,
+    pub(super) program: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) workers: Option<u32>,
+    pub(super) iterations: Option<u32>,
+    pub(super) iterations_max: Option<u32>,
+    pub(super) begun_at: Option<i64>,
+    pub(super) spent: Option<Spent>,
+    pub(super) budget_microdollars: Option<u64>,
+    pub(super) item_list: Vec<Item>,
+    pub(super) notes: Vec<Note>,
+    pub(super) open: Vec<Open>,
+    /// The newest first.
+    pub(super) ended: Vec<Ended>,
+    pub(super) messages: Option<Vec<Message>>,
+    pub(super) seq: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Item {
+    pub(super) id: String,
+    pub(super) content: String,
+    pub(super) status: String,
+    pub(super) priority: u64,
+    pub(super) depends_on: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Note {
+    pub(super) id: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) content: String,
+    pub(super) iteration: Option<u32>,
+}
+
+/// An iteration under way.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Open {
+    pub(super) number: u32,
+    pub(super) worker: u32,
+    pub(super) agent: String,
+    pub(super) plans: bool,
+    pub(super) item: Option<String>,
+    pub(super) agent_phase: Option<String>,
+    pub(super) spent: Option<Spent>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Ended {
+    pub(super) number: u32,
+    pub(super) worker: u32,
+    pub(super) agent: String,
+    pub(super) plans: bool,
+    pub(super) item: Option<String>,
+    pub(super) ended_at: i64,
+    pub(super) commit: Option<String>,
+    pub(super) failed: Option<String>,
+    pub(super) summary: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Message {
+    pub(super) number: u32,
+    pub(super) text: String,
+}
+
+impl Run {
+    pub(super) fn is_over(&self) -> bool {
+        !self.under_way && self.open.is_empty()
+    }
+
+    pub(super) fn n_workers(&self) -> u32 {
+        let seen = self.open.iter().map(|open| open.worker + 1).max().unwrap_or(1);
+        self.workers.unwrap_or(1).max(seen)
+    }
+
+    /// What it has cost on these terms, with what is under way.
+    pub(super) fn spent(&self) -> Spent {
+        let mut sum = self.spent.unwrap_or_default();
+        self.open.iter().filter_map(|open| open.spent.as_ref()).for_each(|more| sum.add_all(more));
+        sum
+    }
+
+    /// How long it was worked on, in milliseconds.
+    pub(super) fn took_ms(&self, now: Timestamp) -> Option<i64> {
+        let begun = self.begun_at?;
+        let last = self.ended.iter().map(|ended| ended.ended_at).max();
+        let until = if self.is_over() { last.unwrap_or(begun) } else { now.0 };
+        Some(until.saturating_sub(begun).max(0))
+    }
+
+    pub(super) fn messages(&self) -> &[Message] {
+        self.messages.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn n_items(&self, statuses: &[&str]) -> usize {
+        self.item_list.iter().filter(|item| statuses.contains(&item.status.as_str())).count()
+    }
+
+    /// The items, those first that matter now.
+    pub(super) fn items(&self) -> Vec<&Item> {
+        let rank = |item: &&Item| match item.status.as_str() {
+            "in_progress" => 0,
+            "remaining" => 1,
+            "blocked" => 2,
+            "completed" => 3,
+            _ => 4,
+        };
+        let mut items: Vec<&Item> = self.item_list.iter().collect();
+        items.sort_by_key(rank);
+        items
+    }
+
+    fn item(&self, id: &str) -> Option<&Item> {
+        self.item_list.iter().find(|item| item.id == id)
+    }
+}
+
+/// A part of the screen that can be scrolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pane {
+    Stream,
+    Items,
+    Iterations,
+    Notes,
+    Messages,
+}
+
+impl Pane {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Stream, Self::Items, Self::Iterations, Self::Notes, Self::Messages];
+    pub(super) const SIDE: [Self; 4] = [Self::Items, Self::Iterations, Self::Notes, Self::Messages];
+}
+
+/// What is being written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Writes {
+    Message,
+    NewItem,
+    Item(String),
+    Note,
+}
+
+/// What the person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Stop now, and go on watching.
+    Stop,
+    /// Stop now, and leave.
+    Interrupt,
+}
+
+#[derive(Debug)]
+pub(super) enum Mode {
+    Normal,
+    Writing(Writes, Editor),
+    Asking(Asks),
+    Help,
+    /// One thing, whole; from which line on.
+    Reading {
+        title: String,
+        text: String,
+        first: usize,
+    },
+}
+
+/// Whose stream is shown, and how far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Feed {
+    pub(super) agent: String,
+    iteration: u32,
+    is_done: bool,
+}
+
+/// Where a stream is looked at: from this line of this entry on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Top {
+    pub(super) entry: u64,
+    pub(super) line: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) run: Run,
+    pub(super) now: Timestamp,
+    /// Columns and rows.
+    pub(super) size: (u16, u16),
+    pub(super) stream: Stream,
+    pub(super) feed: Option<Feed>,
+    /// The worker whose stream is shown, from 0.
+    pub(super) worker: u32,
+    /// Where the person has scrolled to; otherwise the newest is shown.
+    pub(super) top: Option<Top>,
+    /// Thoughts are shown whole.
+    pub(super) unfolded: bool,
+    pub(super) focus: Pane,
+    /// The item that `e` and `c` are about.
+    pub(super) item: Option<String>,
+    /// What is chosen in the other panes, by its place.
+    pub(super) chosen: [usize; 3],
+    pub(super) mode: Mode,
+    /// What came of the last thing that was asked for.
+    pub(super) says: Option<Result<String, String>>,
+}
+
+impl Model {
+    pub(super) fn new(run: Run, now: Timestamp) -> Self {
+        let mut model = Self {
+            run: Run::default(),
+            now,
+            size: (80, 24),
+            stream: Stream::default(),
+            feed: None,
+            worker: 0,
+            top: None,
+            unfolded: false,
+            focus: Pane::Stream,
+            item: None,
+            chosen: [0; 3],
+            mode: Mode::Normal,
+            says: None,
+        };
+        model.take_run(run);
+        model
+    }
+
+    pub(super) fn take_run(&mut self, run: Run) {
+        self.run = run;
+        let is_known = |id: &String| self.run.item(id).is_some();
+        if !self.item.as_ref().is_some_and(is_known) {
+            self.item = self.run.items().first().map(|item| item.id.clone());
+        }
+        self.worker = self.worker.min(self.run.n_workers() - 1);
+        self.next_feed();
+    }
+
+    /// Chooses whose stream is shown.
+    pub(super) fn choose_worker(&mut self, worker: u32) {
+        if worker < self.run.n_workers() && worker != self.worker {
+            self.worker = worker;
+            self.stream.clear();
+            (self.feed, self.top) = (None, None);
+            self.next_feed();
+        }
+    }
+
+    /// Goes on with the worker's next iteration, if the one that is shown has been shown to its end.
+    fn next_feed(&mut self) {
+        if self.feed.as_ref().is_some_and(|feed| !feed.is_done) {
+            return;
+        }
+        let worker = self.worker;
+        let open = self.run.open.iter().filter(|open| open.worker == worker);
+        let open = open.map(|open| (open.number, &open.agent, open.plans, &open.item));
+        let ended = self.run.ended.iter().filter(|ended| ended.worker == worker);
+        let ended = ended.map(|ended| (ended.number, &ended.agent, ended.plans, &ended.item));
+        let all = open.chain(ended);
+        let next = match &self.feed {
+            Some(feed) => all
+                .filter(|one| one.0 >= feed.iteration && *one.1 != feed.agent)
+                .min_by_key(|one| one.0),
+            None => all.max_by_key(|one| one.0),
+        };
+        if let Some((iteration, agent, plans, item)) = next {
+            let feed = Feed { agent: agent.clone(), iteration, is_done: false };
+            let about = match (plans, item) {
+                (true, _) => " · plans".to_owned(),
+                (false, Some(id)) => format!(" · {}", self.item_line(id)),
+                (false, None) => String::new(),
+            };
+            self.stream.head(&format!("── iteration {iteration} · {agent}{about}"));
+            self.feed = Some(feed);
+        }
+    }
+
+    fn item_line(&self, id: &str) -> String {
+        let content = self.run.item(id).map(|item| item.content.as_str()).unwrap_or_default();
+        format!("{id} {content}")
+    }
+
+    /// Returns what the worker that is shown works on.
+    pub(super) fn works_on(&self) -> String {
+        let Some(open) = self.run.open.iter().find(|open| open.worker == self.worker) else {
+            return "idle".to_owned();
+        };
+        let about = match (open.plans, &open.item) {
+            (true, _) => " · plans".to_owned(),
+            (false, Some(id)) => format!(" · {}", self.item_line(id)),
+            (false, None) => String::new(),
+        };
+        let phase = match open.agent_phase.as_deref() {
+            Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
+            _ => String::new(),
+        };
+        format!("iteration {} · {}{about}{phase}", open.number, open.agent)
+    }
+
+    /// Takes in records of an agent's transcript.
+    pub(super) fn take_records(&mut self, agent: &str, records: &[Value], is_end: bool) {
+        let Some(feed) = self.feed.as_mut().filter(|feed| feed.agent == agent) else { return };
+        feed.is_done |= is_end;
+        let directory = self.run.directory.clone().unwrap_or_default();
+        records.iter().for_each(|record| self.stream.take(record, &directory));
+        self.next_feed();
+    }
+
+    /// Returns whose records are to be read, if somebody's are.
+    pub(super) fn wants(&self) -> Option<&str> {
+        self.feed.as_ref().filter(|feed| !feed.is_done).map(|feed| feed.agent.as_str())
+    }
+
+    pub(super) fn n_rows(&self, pane: Pane) -> usize {
+        match pane {
+            Pane::Stream => 0,
+            Pane::Items => self.run.item_list.len(),
+            Pane::Iterations => self.run.ended.len(),
+            Pane::Notes => self.run.notes.len(),
+            Pane::Messages => self.run.messages().len(),
+        }
+    }
+
+    /// Returns the place of what is chosen in a pane.
+    pub(super) fn chosen(&self, pane: Pane) -> usize {
+        let most = self.n_rows(pane).saturating_sub(1);
+        match pane {
+            Pane::Stream => 0,
+            Pane::Items => {
+                let place = |id: &String| self.run.items().iter().position(|item| item.id == *id);
+                self.item.as_ref().and_then(place).unwrap_or_default()
+            }
+            Pane::Iterations => self.chosen[0].min(most),
+            Pane::Notes => self.chosen[1].min(most),
+            Pane::Messages => self.chosen[2].min(most),
+        }
+    }
+
+    pub(super) fn choose(&mut self, pane: Pane, place: usize) {
+        let place = place.min(self.n_rows(pane).saturating_sub(1));
+        match pane {
+            Pane::Stream => {}
+            Pane::Items => self.item = self.run.items().get(place).map(|item| item.id.clone()),
+            Pane::Iterations => self.chosen[0] = place,
+            Pane::Notes => self.chosen[1] = place,
+            Pane::Messages => self.chosen[2] = place,
+        }
+    }
+
+    pub(super) fn chosen_item(&self) -> Option<&Item> {
+        self.item.as_ref().and_then(|id| self.run.item(id))
+    }
+
+    /// Returns what is chosen, whole: its title and text.
+    pub(super) fn whole(&self) -> Option<(String, String)> {
+        let place = self.chosen(self.focus);
+        match self.focus {
+            Pane::Stream => None,
+            Pane::Items => self.chosen_item().map(|item| {
+                let after = match item.depends_on.is_empty() {
+                    true => String::new(),
+                    false => format!(" · after {}", item.depends_on.join(", ")),
+                };
+                let title = format!("{} · P{} · {}{after}", item.id, item.priority, item.status);
+                (title, item.content.clone())
+            }),
+            Pane::Iterations => self.run.ended.get(place).map(|ended| {
+                let commit = ended.commit.as_deref().unwrap_or("no commit");
+                let failed = ended.failed.as_ref().map(|why| format!("failed: {why}\n\n"));
+                let summary = ended.summary.as_deref().unwrap_or("(no summary)");
+                let text = format!("{}{summary}", failed.unwrap_or_default());
+                (format!("iteration {} · {} · {commit}", ended.number, ended.agent), text)
+            }),
+            Pane::Notes => self.notes().nth(place).map(|note| {
+                let from = note.iteration.map(|n| format!(" · iteration {n}"));
+                let title = format!("{} · {}{}", note.id, note.kind, from.unwrap_or_default());
+                (title, note.content.clone())
+            }),
+            Pane::Messages => self.run.messages().get(place).map(|message| {
+                (
+                    format!("message {}, for the next iteration", message.number),
+                    message.text.clone(),
+                )
+            }),
+        }
+    }
+
+    /// The notes, newest first.
+    pub(super) fn notes(&self) -> impl Iterator<Item = &Note> {
+        self.run.notes.iter().rev()
+    }
+}

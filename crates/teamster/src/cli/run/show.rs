@@ -1,0 +1,285 @@
+//! Shows a run on the whole terminal, and does what the person asks for meanwhile.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::keys::{self, Effect};
+use super::model::{Model, Run};
+use super::{code, ended, view};
+use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
+use crate::cli::{Ended, say};
+use crate::client::{Client, in_path};
+use crate::clock::{Clock, SystemClock};
+use crate::config::DataFiles;
+use crate::tasks;
+
+/// As much as may wait for the view; whoever has more waits too.
+const NEWS_MAX: usize = 8;
+/// As many requests as may wait for the hub.
+const ASKED_MAX: usize = 16;
+/// As many records as a page of a transcript has when there may be more.
+const RECORDS_PAGE: usize = 200;
+
+/// What the view is told.
+enum News {
+    Run(Box<Run>),
+    Records {
+        agent: String,
+        records: Vec<Value>,
+        is_end: bool,
+    },
+    Done(Result<String, String>),
+    /// The hub does not answer any more.
+    Lost(anyhow::Error),
+}
+
+/// Something that is asked of the hub, one after the other.
+enum Asked {
+    Post { path: &'static str, body: Value, says: String },
+    Resume,
+}
+
+fn parsed(view: Value) -> anyhow::Result<Run> {
+    serde_json::from_value(view).context("the hub is of another version; restart it")
+}
+
+/// Shows the run until the person leaves it.
+pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result<()> {
+    let mut client = crate::cli::connect_to_hub(data).await?;
+    let run = parsed(client.get(&format!("/api/runs/{}", in_path(name))).await?)?;
+    let screen = Screen::open("use --headless")?;
+    let (news, mut told) = mpsc::channel(NEWS_MAX);
+    let (asked, asking) = mpsc::channel(ASKED_MAX);
+    let watcher =
+        tasks::spawn("watch a run", watch(client, name.to_owned(), run.seq, news.clone()));
+    let asker =
+        tasks::spawn("steer a run", ask(data.clone(), name.to_owned(), asking, news.clone()));
+    let model = Model::new(run, SystemClock.now());
+    let mut shown = Shown { data: data.clone(), screen, model, news, asked, reader: None };
+    let left = shown.run(&mut told).await;
+    let Shown { screen, model, reader, .. } = shown;
+    // What is said now is for the person's own screen.
+    drop(screen);
+    [Some(watcher), Some(asker), reader.map(|(_, task)| task)]
+        .iter()
+        .flatten()
+        .for_each(JoinHandle::abort);
+    match left? {
+        Left::Interrupted => {
+            let mut client = Client::connect(data).await?;
+            let stop = json!({"do": "stop", "now": true});
+            client.post(&format!("/api/runs/{}/steer", in_path(name)), &stop).await?;
+            let again = data.call(&format!("run --resume --name {name}"));
+            say(&format!("stopped; `{again}` goes on"));
+            Err(Ended(130).into())
+        }
+        Left::Left if !model.run.is_over() => {
+            let watch = data.call(&format!("watch {name}"));
+            say(&format!("{name} goes on; `{watch}` shows it again"));
+            Ok(())
+        }
+        // Nobody has begun to work it off.
+        Left::Left if model.run.begun_at.is_none() => Ok(()),
+        Left::Left => {
+            let run = &model.run;
+            ended(data, name, &run.phase, run.why.as_deref());
+            match code(&run.phase) {
+                0 => Ok(()),
+                code => Err(Ended(code).into()),
+            }
+        }
+    }
+}
+
+enum Left {
+    Left,
+    Interrupted,
+}
+
+struct Shown {
+    data: DataFiles,
+    screen: Screen,
+    model: Model,
+    news: mpsc::Sender<News>,
+    asked: mpsc::Sender<Asked>,
+    /// Whose transcript is read, and who reads it.
+    reader: Option<(String, JoinHandle<()>)>,
+}
+
+impl Shown {
+    async fn run(&mut self, told: &mut mpsc::Receiver<News>) -> anyhow::Result<Left> {
+        // So that the time it takes goes on.
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            self.read();
+            self.model.now = SystemClock.now();
+            let model = &mut self.model;
+            self.screen.draw(|frame| {
+                model.size = (frame.area().width, frame.area().height);
+                view::draw(frame, model);
+            })?;
+            let is_over = self.model.run.is_over();
+            tokio::select! {
+                news = told.recv() => {
+                    let Some(news) = news else { bail!("the view has lost the hub") };
+                    self.take(news)?;
+                    while let Ok(news) = told.try_recv() {
+                        self.take(news)?;
+                    }
+                }
+                input = self.screen.input() => {
+                    let effect = match input {
+                        Input::Key(key) => keys::press(&mut self.model, key),
+                        Input::Paste(text) => {
+                            keys::paste(&mut self.model, &text);
+                            Effect::Nothing
+                        }
+                        Input::Other => Effect::Nothing,
+                        Input::Gone => Effect::Leave,
+                    };
+                    match effect {
+                        Effect::Nothing => {}
+                        Effect::Ask { path, body, says } => self.ask(Asked::Post { path, body, says }),
+                        Effect::Resume => self.ask(Asked::Resume),
+                        Effect::Leave => return Ok(Left::Left),
+                        Effect::Interrupt => return Ok(Left::Interrupted),
+                    }
+                }
+                _ = seconds.tick(), if !is_over => {}
+            }
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        if self.asked.try_send(asked).is_err() {
+            self.model.says = Some(Err("the hub is slow; try again".to_owned()));
+        }
+    }
+
+    fn take(&mut self, news: News) -> anyhow::Result<()> {
+        match news {
+            News::Run(run) => self.model.take_run(*run),
+            News::Records { agent, records, is_end } => {
+                self.model.take_records(&agent, &records, is_end);
+            }
+            News::Done(says) => self.model.says = Some(says),
+            News::Lost(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Has the transcript read that is shown, and no other.
+    fn read(&mut self) {
+        let wanted = self.model.wants();
+        if self.reader.as_ref().map(|(agent, _)| agent.as_str()) == wanted {
+            return;
+        }
+        if let Some((_, task)) = self.reader.take() {
+            task.abort();
+        }
+        if let Some(agent) = wanted.map(str::to_owned) {
+            let task = read(self.data.clone(), agent.clone(), self.news.clone());
+            self.reader = Some((agent, tasks::spawn("read a transcript", task)));
+        }
+    }
+}
+
+/// Tells how the run stands whenever that changes.
+async fn watch(mut client: Client, name: String, seq: u64, news: mpsc::Sender<News>) {
+    let mut after = seq;
+    loop {
+        let path = format!("/api/runs/{}?after={after}&wait_ms={WAIT_MS}", in_path(&name));
+        let run = client.get(&path).await.and_then(parsed);
+        let next = match run {
+            Ok(run) => {
+                after = run.seq;
+                News::Run(Box::new(run))
+            }
+            Err(error) => News::Lost(error),
+        };
+        let is_lost = matches!(next, News::Lost(_));
+        if news.send(next).await.is_err() || is_lost {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Reads a transcript from its first record to its end.
+async fn read(data: DataFiles, agent: String, news: mpsc::Sender<News>) {
+    if let Err(error) = read_all(&data, &agent, &news).await {
+        let _ = news.send(News::Lost(error)).await;
+    }
+}
+
+async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> anyhow::Result<()> {
+    let mut client = Client::connect(data).await?;
+    let (mut after, mut was_end) = (0, false);
+    loop {
+        let path =
+            format!("/api/agents/{}/transcript?after={after}&wait_ms={WAIT_MS}", in_path(agent));
+        let mut page = client.get(&path).await?;
+        after = page["last"].as_u64().context("the hub's answer has no end")?;
+        let records = match page["records"].take() {
+            Value::Array(records) => records,
+            _ => Vec::new(),
+        };
+        // What was written last may have come after the page was read.
+        let seems_end = records.is_empty() && page["live"] != true;
+        let (is_end, n_records) = (seems_end && was_end, records.len());
+        was_end = seems_end;
+        if n_records > 0 || is_end {
+            let agent = agent.to_owned();
+            if news.send(News::Records { agent, records, is_end }).await.is_err() || is_end {
+                return Ok(());
+            }
+        }
+        if n_records < RECORDS_PAGE && !seems_end {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Asks the hub for one thing after the other.
+async fn ask(
+    data: DataFiles,
+    name: String,
+    mut asking: mpsc::Receiver<Asked>,
+    news: mpsc::Sender<News>,
+) {
+    while let Some(asked) = asking.recv().await {
+        let done = match asked {
+            Asked::Post { path, body, says } => {
+                let path = format!("/api/runs/{}/{path}", in_path(&name));
+                post(&data, &path, &body).await.map(|()| says)
+            }
+            Asked::Resume => resume(&data, &name).await.map(|()| "it goes on".to_owned()),
+        };
+        let done = done.map_err(|error| format!("{error:#}"));
+        if news.send(News::Done(done)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn post(data: &DataFiles, path: &str, body: &Value) -> anyhow::Result<()> {
+    Client::connect(data).await?.post(path, body).await?;
+    Ok(())
+}
+
+/// Goes on with a run on the terms that it had; its spec is read again.
+async fn resume(data: &DataFiles, name: &str) -> anyhow::Result<()> {
+    let known = Client::connect(data).await?.get(&format!("/api/runs/{}", in_path(name))).await?;
+    let file = known["file"].as_str().context("nobody has begun to work it off")?;
+    let spec = super::read(Path::new(file))?;
+    let body = json!({
+        "name": name, "spec": spec, "file": file, "directory": known["directory"], "resume": true,
+        "same_terms": true,
+    });
+    post(data, "/api/runs", &body).await
+}

@@ -1,0 +1,374 @@
+use expect_test::{Expect, expect};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::{Value, json};
+use teamster_core::Timestamp;
+
+use super::super::editor::Editor;
+use super::super::model::Run;
+use super::*;
+
+fn spent(microdollars: u64) -> Value {
+    json!({
+        "input": 41_000, "output": 4_200, "cached_read": 0, "cached_write": 0, "microdollars": microdollars,
+        "n_priced": 2, "n_unpriced": 0,
+    })
+}
+
+fn run() -> Value {
+    let item = |id: &str, status: &str, priority: u64, content: &str| json!({"id": id, "status": status, "priority": priority, "content": content, "depends_on": []});
+    let mut items = vec![
+        item("TAS-4", "completed", 1, "four"),
+        item("TAS-1", "in_progress", 2, "one, with words that go on and on beyond any side bar"),
+        item("TAS-2", "remaining", 2, "二番目の項目 is wide"),
+        item("TAS-3", "blocked", 3, "three\u{1b}[2J"),
+        item("TAS-5", "cancelled", 4, "five"),
+    ];
+    items[2]["depends_on"] = json!(["TAS-1"]);
+    json!({
+        "name": "SPEC", "phase": "working", "under_way": true, "directory": "/home/ann/project", "workers": 2, "program": "claude", "model": "opus",
+        "iterations": 1, "iterations_max": 9, "begun_at": 1_000, "spent": spent(120_000), "budget_microdollars": 5_000_000,
+        "item_list": items,
+        "notes": [
+            {"id": "NOT-1", "type": "tip", "content": "remember the milk", "iteration": 0},
+            {"id": "NOT-2", "type": "stuck", "content": "the tests need a terminal\nand time", "iteration": 1},
+        ],
+        "open": [
+            {"number": 2, "worker": 0, "agent": "worker-3", "plans": false, "item": "TAS-1", "agent_phase": "running", "spent": spent(30_000)},
+            {"number": 3, "worker": 1, "agent": "worker-4", "plans": false, "item": null, "agent_phase": "queued"},
+        ],
+        "ended": [
+            {"number": 1, "worker": 0, "agent": "worker-2", "item": "TAS-4", "ended_at": 60_000, "commit": "0123456789abcdef", "summary": "did four\n\nand more"},
+            {"number": 0, "worker": 0, "agent": "worker-1", "plans": true, "ended_at": 30_000, "failed": "its agent is gone"},
+        ],
+        "messages": [{"number": 1, "text": "mind the gap"}], "seq": 7,
+    })
+}
+
+fn model_of(run: Value) -> Model {
+    let run: Run = serde_json::from_value(run).expect("it is a run");
+    let mut model = Model::new(run, Timestamp(3_725_000 + 1_000));
+    let records = [
+        json!({"type": "started", "session": "s", "model": "a-model"}),
+        json!({"type": "prompted", "text": "one\ntwo"}),
+        json!({"type": "thought", "text": "First I look at what is there.\nThen I think about it for rather a long time.", "message": "a"}),
+        json!({"type": "text", "text": "I begin with the first thing, which is 一 of several, and say so in a text that is longer than a line.", "message": "b"}),
+        json!({"type": "tool_call", "id": "1", "title": "Edit", "kind": "edit", "input": {"text": "{\"file_path\":\"/home/ann/project/src/a.rs\",\"old_string\":\"a\",\"new_string\":\"b\\nc\"}"}}),
+        json!({"type": "tool_result", "id": "1", "ok": true, "output": {"text": "ok"}}),
+        json!({"type": "tool_call", "id": "2", "title": "cargo test", "kind": "execute"}),
+    ];
+    model.take_records("worker-3", &records, false);
+    model
+}
+
+fn shown(model: &mut Model, columns: u16, rows: u16) -> String {
+    model.size = (columns, rows);
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("it is memory");
+    terminal.draw(|frame| draw(frame, model)).expect("it is memory");
+    terminal.backend().to_string()
+}
+
+fn check(model: &mut Model, columns: u16, rows: u16, wanted: &Expect) {
+    wanted.assert_eq(&shown(model, columns, rows));
+}
+
+#[test]
+fn a_run_under_way_fits_a_small_terminal() {
+    check(
+        &mut model_of(run()),
+        80,
+        24,
+        &expect![[r#"
+        "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
+        "━ worker [1] 2 · iteration 2 · worker-3 · TAS-1 … ━│─ Items: 2 open, 2 done, … ─"
+        "── iteration 2 · worker-3 · TAS-1 one, with words …│▸~ P2 TAS-1 one, with words…"
+        "· started, a-model                                 │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
+        "> was given its task (2 lines)                     │ ! P3 TAS-3 three           "
+        "~ First I look at what is there. Then I think abou…│ ✓ P1 TAS-4 four            "
+        "I begin with the first thing, which is 一 of       │ - P4 TAS-5 five            " Hidden by multi-width symbols: [(40, " ")]
+        "several, and say so in a text that is longer than a│─ Iterations: 2 ────────────"
+        "line.                                              │ 1 TAS-4 0123456 did four   "
+        "✓ src/a.rs +2 -1 → ok                              │ 0 plan - ✗ its agent is go…"
+        "* cargo test                                       │─ Notes: 2 ─────────────────"
+        "                                                   │ stuck: the tests need a te…"
+        "                                                   │ tip: remember the milk     "
+        "                                                   │─ Messages queued: 1 ───────"
+        "                                                   │ > mind the gap             "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                   │                            "
+        "                                                                                "
+        "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note ?:help q:leave      "
+    "#]],
+    );
+}
+
+#[test]
+fn a_run_under_way_uses_a_large_terminal() {
+    let mut model = model_of(run());
+    model.unfolded = true;
+    check(
+        &mut model,
+        200,
+        50,
+        &expect![[r#"
+            "SPEC · working · iteration 3 (1 of 9) · 1:02:05                                                                                                            claude · opus · $0.15 of $5.00 · 90.4k tokens"
+            "━ worker [1] 2 · iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar ━━━━━━━━━━━━━━━━━━━━━━━━━│─ Items: 2 open, 2 done, 1 blocked ─────────────────────────────────────"
+            "── iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar                                        │▸~ P2 TAS-1 one, with words that go on and on beyond any side bar       "
+            "· started, a-model                                                                                                             │ · P2 TAS-2 二番目の項目 is wide (after TAS-1)                          " Hidden by multi-width symbols: [(141, " "), (143, " "), (145, " "), (147, " "), (149, " "), (151, " ")]
+            "> was given its task (2 lines)                                                                                                 │ ! P3 TAS-3 three                                                       "
+            "~ First I look at what is there.                                                                                               │ ✓ P1 TAS-4 four                                                        "
+            "~ Then I think about it for rather a long time.                                                                                │ - P4 TAS-5 five                                                        "
+            "I begin with the first thing, which is 一 of several, and say so in a text that is longer than a line.                         │─ Iterations: 2 ────────────────────────────────────────────────────────" Hidden by multi-width symbols: [(40, " ")]
+            "✓ src/a.rs +2 -1 → ok                                                                                                          │ 1 TAS-4 0123456 did four                                               "
+            "* cargo test                                                                                                                   │ 0 plan - ✗ its agent is gone                                           "
+            "                                                                                                                               │─ Notes: 2 ─────────────────────────────────────────────────────────────"
+            "                                                                                                                               │ stuck: the tests need a terminal and time                              "
+            "                                                                                                                               │ tip: remember the milk                                                 "
+            "                                                                                                                               │─ Messages queued: 1 ───────────────────────────────────────────────────"
+            "                                                                                                                               │ > mind the gap                                                         "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                               │                                                                        "
+            "                                                                                                                                                                                                        "
+            "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note Tab:pane l:thinking 1-9:worker ?:help q:leave                                                                                               "
+        "#]],
+    );
+}
+
+#[test]
+fn where_it_is_narrow_the_side_bar_is_below() {
+    check(
+        &mut model_of(run()),
+        40,
+        16,
+        &expect![[r#"
+        "SPEC · working · iterati… $0.15 of $5.00"
+        "━ worker [1] 2 · iteration 2 · worker… ━"
+        "> was given its task (2 lines)          "
+        "~ First I look at what is there. Then I…"
+        "I begin with the first thing, which is  "
+        "一 of several, and say so in a text that" Hidden by multi-width symbols: [(1, " ")]
+        "is longer than a line.                  "
+        "✓ src/a.rs +2 -1 → ok                   "
+        "* cargo test                            "
+        "─ Items: 2 open, 2 done, 1 blocked ─────"
+        "▸~ P2 TAS-1 one, with words that go on …"
+        " · P2 TAS-2 二番目の項目 is wide (after…" Hidden by multi-width symbols: [(13, " "), (15, " "), (17, " "), (19, " "), (21, " "), (23, " ")]
+        " ! P3 TAS-3 three                       "
+        " ✓ P1 TAS-4 four                        "
+        "                                        "
+        "p:pause m:message s:stop ?:help q:leave "
+    "#]],
+    );
+}
+
+#[test]
+fn a_run_that_is_over_says_why() {
+    let mut over = run();
+    for (name, value) in [
+        ("phase", json!("failed")),
+        ("why", json!("it failed: its agent is gone")),
+        ("under_way", json!(false)),
+        ("open", json!([])),
+        ("messages", Value::Null),
+    ] {
+        over[name] = value;
+    }
+    let mut model = model_of(over);
+    model.focus = Pane::Items;
+    check(
+        &mut model,
+        80,
+        16,
+        &expect![[r#"
+        "SPEC · over: it failed: its agent is gone · itera… $0.12 of $5.00 · 45.2k tokens"
+        "─ worker [1] 2 · idle ─────────────────────────────│━ Items: 2 open, 2 done, … ━"
+        "── iteration 1 · worker-2 · TAS-4 four             │▸~ P2 TAS-1 one, with words…"
+        "                                                   │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
+        "                                                   │ ! P3 TAS-3 three           "
+        "                                                   │ ✓ P1 TAS-4 four            "
+        "                                                   │ - P4 TAS-5 five            "
+        "                                                   │─ Iterations: 2 ────────────"
+        "                                                   │ 1 TAS-4 0123456 did four   "
+        "                                                   │ 0 plan - ✗ its agent is go…"
+        "                                                   │─ Notes: 2 ─────────────────"
+        "                                                   │ stuck: the tests need a te…"
+        "                                                   │ tip: remember the milk     "
+        "                                                   │                            "
+        "                                                                                "
+        "r:go on m:message a:add e:edit c:cancel n:note Tab:pane ?:help q:leave          "
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_written_and_read_is_shown() {
+    let mut model = model_of(run());
+    model.mode = Mode::Writing(Writes::Message, Editor::with("mind the 日本語"));
+    let lines = shown(&mut model, 80, 24);
+    let last: Vec<&str> = lines.lines().rev().take(2).collect();
+    expect![[r#"
+        "for the next iteration: mind the 日本語                                         " Hidden by multi-width symbols: [(34, " "), (36, " "), (38, " ")]
+        "Enter:send Esc:cancel                                                           ""#]].assert_eq(&format!("{}\n{}", last[1], last[0]));
+    model.focus = Pane::Notes;
+    let (title, text) = model.whole().expect("there is a note");
+    model.mode = Mode::Reading { title, text, first: 0 };
+    check(
+        &mut model,
+        80,
+        10,
+        &expect![[r#"
+        "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
+        "┌ NOT-2 · stuck · iteration 1 ─────────────────────────────────────────────────┐"
+        "│ the tests need a terminal                                                    │"
+        "│ and time                                                                     │"
+        "└──────────────────────────────────────────────────────────────────────────────┘"
+        "line.                                              │ 1 TAS-4 0123456 did four   "
+        "✓ src/a.rs +2 -1 → ok                              │ 0 plan - ✗ its agent is go…"
+        "* cargo test                                       │━ Notes: 2 ━━━━━━━━━━━━━━━━━"
+        "                                                                                "
+        "↑↓:scroll Esc:close                                                             "
+    "#]],
+    );
+    model.mode = Mode::Help;
+    check(
+        &mut model,
+        80,
+        24,
+        &expect![[r#"
+        "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
+        "┌ Keys ────────────────────────────────────────────────────────────────────────┐"
+        "│ p        pause after what is under way; go on                                │"
+        "│ m        write a message for the next iteration                              │"
+        "│ s        stop after what is under way                                        │"
+        "│ S        stop now: its agents are ended                                      │"
+        "│ r        go on with a run that is over                                       │"
+        "│                                                                              │"
+        "│ a        add an item                                                         │"
+        "│ e        edit the item that is marked                                        │"
+        "│ c        cancel it; once more takes that back                                │"
+        "│ n        add a note                                                          │"
+        "│                                                                              │"
+        "│ Tab ←→   another pane                                                        │"
+        "│ ↑↓ j k   scroll, choose; PgUp PgDn Home End                                  │"
+        "│ Enter    read what is chosen, whole                                          │"
+        "│ 1-9      the worker whose stream is shown                                    │"
+        "│ l        show thinking whole, or one line of it                              │"
+        "│                                                                              │"
+        "│ q        leave; the run goes on                                              │"
+        "│ Ctrl-C   stop now, and leave                                                 │"
+        "└──────────────────────────────────────────────────────────────────────────────┘"
+        "                                                                                "
+        "any:close                                                                       "
+    "#]],
+    );
+}
+
+/// Nothing may be drawn outside of the terminal, whatever its size.
+#[test]
+fn every_size_can_be_drawn() {
+    let mut model = model_of(run());
+    for mode in 0..4 {
+        for columns in [1, 2, 3, 10, 29, 65, 66, 67, 80, 300] {
+            for rows in 1..30 {
+                model.mode = match mode {
+                    0 => Mode::Normal,
+                    1 => Mode::Help,
+                    2 => Mode::Writing(Writes::Note, Editor::with("日本語")),
+                    _ => Mode::Reading {
+                        title: "title".into(),
+                        text: "a text ".repeat(50),
+                        first: 2,
+                    },
+                };
+                let text = shown(&mut model, columns, rows);
+                assert_eq!(text.lines().count(), usize::from(rows));
+                scrolled(&model, -3);
+            }
+        }
+    }
+}
+
+#[test]
+fn scrolling_back_stays_where_it_is_while_more_comes() {
+    let mut model = model_of(run());
+    shown(&mut model, 80, 24);
+    let more = |model: &mut Model, from: usize| {
+        let records: Vec<Value> = (from..from + 100)
+            .map(|n| json!({"type": "text", "text": format!("line {n}"), "message": n}))
+            .collect();
+        model.take_records("worker-3", &records, false);
+    };
+    more(&mut model, 0);
+    model.top = scrolled(&model, -10);
+    let before = shown(&mut model, 80, 24);
+    assert!(before.contains("line 70 ") && before.contains("line 89 "), "{before}");
+    more(&mut model, 100);
+    assert_eq!(shown(&mut model, 80, 24), before);
+    model.top = scrolled(&model, 200);
+    assert!(model.top.is_none());
+    assert!(shown(&mut model, 80, 24).contains("line 199 "));
+    model.top = scrolled(&model, isize::MIN);
+    assert!(shown(&mut model, 80, 24).contains("── iteration 2 · worker-3"));
+}
+
+/// An agent is shown to its end before the next one of its worker, and none in between is left out.
+#[test]
+fn iterations_are_shown_one_after_the_other() {
+    let mut model = model_of(run());
+    assert_eq!(model.wants(), Some("worker-3"));
+    let mut later = run();
+    later["open"] = json!([{"number": 6, "worker": 0, "agent": "worker-7"}]);
+    later["ended"] = json!([
+        {"number": 5, "worker": 0, "agent": "worker-6"}, {"number": 4, "worker": 1, "agent": "worker-5"},
+        {"number": 2, "worker": 0, "agent": "worker-3"},
+    ]);
+    model.take_run(serde_json::from_value(later).expect("it is a run"));
+    assert_eq!(model.wants(), Some("worker-3"));
+    for agent in ["worker-6", "worker-7"] {
+        let now = model.wants().expect("somebody's is read").to_owned();
+        model.take_records(&now, &[], true);
+        assert_eq!(model.wants(), Some(agent));
+    }
+    model.take_records("worker-7", &[], true);
+    assert_eq!(model.wants(), None);
+    model.choose_worker(1);
+    assert_eq!(model.wants(), Some("worker-5"));
+    model.choose_worker(8);
+    assert_eq!(model.worker, 1);
+}

@@ -1,0 +1,275 @@
+//! `teamster top`: the whole workspace on one screen.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use crossterm::event::{KeyCode, KeyModifiers};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
+use serde::Deserialize;
+use serde_json::Value;
+use teamster_core::spending::Spent;
+
+use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, width};
+use super::{budget, connect_to_hub, print};
+use crate::api::teams::Shown as Team;
+use crate::client::Client;
+use crate::config::DataFiles;
+
+/// However much happens, people need to see it no more than four times a second.
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TopArgs {
+    /// Print it once, also on a terminal
+    #[arg(long)]
+    once: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The workspace as the hub tells it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Top {
+    seq: u64,
+    records: u64,
+    agents: Vec<Agent>,
+    runs: Vec<Run>,
+    teams: Vec<Team>,
+    questions: Vec<Question>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Agent {
+    id: String,
+    phase: String,
+    program: Option<String>,
+    turns: u64,
+    used: Spent,
+    parked_until: Option<i64>,
+    status: Option<String>,
+    doing: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Run {
+    name: String,
+    phase: String,
+    why: Option<String>,
+    items: std::collections::BTreeMap<String, u64>,
+    workers: Option<u32>,
+    iterations: Option<u32>,
+    spent: Option<Spent>,
+    queued_messages: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Question {
+    id: String,
+    agent: String,
+    title: String,
+    choices: Vec<Value>,
+}
+
+pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
+    let mut client = connect_to_hub(data).await?;
+    let answer = data.call("answer");
+    if args.json {
+        return print(&client.get("/api/top").await?.to_string());
+    }
+    let mut top = fetch(&mut client, "/api/top").await?;
+    if args.once || !super::run::has_whole_terminal() {
+        let lines = lines(&top, &answer);
+        let text: Vec<&str> = lines.iter().map(|(_, line)| line.trim_end()).collect();
+        return print(&super::fitted(&text.join("\n")));
+    }
+    let mut screen = Screen::open("use --once")?;
+    let mut first = 0_usize;
+    loop {
+        let path = format!("/api/top?after={}&records={}&wait_ms={WAIT_MS}", top.seq, top.records);
+        let more = async {
+            tokio::time::sleep(PAUSE).await;
+            fetch(&mut client, &path).await
+        };
+        tokio::pin!(more);
+        top = loop {
+            screen.draw(|frame| draw(frame, &top, &answer, &mut first))?;
+            tokio::select! {
+                more = &mut more => break more?,
+                input = screen.input() => match input {
+                    Input::Key(key) => match key.code {
+                        KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                        KeyCode::Down | KeyCode::Char('j') => first += 1,
+                        KeyCode::Up | KeyCode::Char('k') => first = first.saturating_sub(1),
+                        KeyCode::PageDown | KeyCode::Char(' ') => first += 10,
+                        KeyCode::PageUp => first = first.saturating_sub(10),
+                        KeyCode::Home => first = 0,
+                        _ => {}
+                    },
+                    Input::Other | Input::Paste(_) => {}
+                    Input::Gone => return Ok(()),
+                },
+            }
+        };
+    }
+}
+
+async fn fetch(client: &mut Client, path: &str) -> anyhow::Result<Top> {
+    let answer = client.get(path).await?;
+    serde_json::from_value(answer).context("the hub is of another version; restart it")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Plain,
+    Head,
+    Dim,
+    Urgent,
+}
+
+/// Draws the workspace; `answer` is how questions are answered.
+fn draw(frame: &mut Frame<'_>, top: &Top, answer: &str, first: &mut usize) {
+    let area = frame.area();
+    let lines = lines(top, answer);
+    let rows = usize::from(area.height.saturating_sub(1)).max(1);
+    *first = (*first).min(lines.len().saturating_sub(rows));
+    let columns = usize::from(area.width);
+    let foot = if lines.len() > rows { "q leaves, ↑↓ scroll" } else { "q leaves" };
+    let shown = lines.iter().skip(*first).take(rows).map(|(look, line)| (*look, line.as_str()));
+    let blank = std::iter::repeat((Look::Plain, ""));
+    for (n, (look, line)) in shown.chain(blank).take(rows).chain([(Look::Dim, foot)]).enumerate() {
+        let style = match look {
+            Look::Plain => Style::new(),
+            Look::Head => Style::new().bold(),
+            Look::Dim => Style::new().dim(),
+            Look::Urgent => Style::new().yellow(),
+        };
+        let y = area.y + u16::try_from(n).unwrap_or(u16::MAX - area.y);
+        let row = Rect::new(area.x, y, area.width, 1).intersection(area);
+        frame.render_widget(Line::styled(cut(line, columns), style), row);
+    }
+}
+
+/// Returns everything as lines; what is cut off on the right matters least.
+fn lines(top: &Top, answer: &str) -> Vec<(Look, String)> {
+    let mut lines = Vec::new();
+    if !top.questions.is_empty() {
+        lines.push((Look::Head, format!("QUESTIONS {}", top.questions.len())));
+        for question in &top.questions {
+            let words = question.choices.iter().filter_map(|choice| choice["word"].as_str());
+            let words = words.collect::<Vec<_>>().join("|");
+            let title = clean_line(&question.title);
+            let text = format!("{} {} wants to: {title}", question.id, question.agent);
+            lines.push((Look::Urgent, text));
+            lines.push((Look::Dim, format!("  `{answer} {} {words}`", question.id)));
+        }
+        lines.push((Look::Plain, String::new()));
+    }
+    let is_live = |agent: &&Agent| agent.phase != "ended";
+    let n_live = top.agents.iter().filter(is_live).count();
+    lines.push((Look::Head, format!("AGENTS {n_live} under way")));
+    lines.extend(agents(&top.agents));
+    lines.push((Look::Plain, String::new()));
+    lines.push((Look::Head, format!("RUNS {}", top.runs.len())));
+    lines.extend(runs(&top.runs));
+    let talks = || top.teams.iter().flat_map(|team| &team.conversations);
+    let n_awake = talks().filter(|talk| talk.status != "asleep").count();
+    let n_queued: usize = talks().map(|talk| talk.queued).sum();
+    lines.push((Look::Plain, String::new()));
+    let teams =
+        format!("TEAMS {}, {n_awake} agents awake, {n_queued} messages wait", top.teams.len());
+    lines.push((Look::Head, teams));
+    for team in &top.teams {
+        for talk in
+            team.conversations.iter().filter(|talk| talk.status != "asleep" || talk.queued > 0)
+        {
+            let text = format!(
+                "{:<20} {:<9} from {}, {} queued",
+                team.name, talk.status, talk.from, talk.queued
+            );
+            lines.push((Look::Plain, text));
+        }
+    }
+    lines
+}
+
+/// Puts cells below each other; the last column is as long as it is.
+fn table(rows: Vec<(Look, Vec<String>)>) -> Vec<(Look, String)> {
+    let n_columns = rows.first().map_or(0, |(_, cells)| cells.len());
+    let widths: Vec<usize> = (0..n_columns)
+        .map(|n| rows.iter().map(|(_, cells)| width(&cells[n])).max().unwrap_or_default())
+        .collect();
+    let line = |cells: Vec<String>| {
+        let filled = cells.iter().enumerate().map(|(n, text)| fill(text, widths[n]));
+        filled.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.into_iter().map(|(look, cells)| (look, line(cells))).collect()
+}
+
+fn agents(agents: &[Agent]) -> Vec<(Look, String)> {
+    let head = ["id", "phase", "program", "turns", "cost", "does"].map(str::to_owned);
+    let rows = agents.iter().map(|agent| {
+        let phase = match (&agent.status, agent.parked_until) {
+            (Some(status), _) => status.clone(),
+            (None, Some(_)) => "parked".to_owned(),
+            (None, None) => agent.phase.clone(),
+        };
+        let look = if agent.phase == "ended" { Look::Dim } else { Look::Plain };
+        let doing = clean_line(agent.doing.as_deref().unwrap_or_default());
+        let program = agent.program.clone().unwrap_or_default();
+        let cells = vec![
+            agent.id.clone(),
+            phase,
+            program,
+            agent.turns.to_string(),
+            budget::cost(&agent.used),
+            doing,
+        ];
+        (look, cells)
+    });
+    if agents.is_empty() {
+        return Vec::new();
+    }
+    table(std::iter::once((Look::Dim, head.to_vec())).chain(rows).collect())
+}
+
+fn runs(runs: &[Run]) -> Vec<(Look, String)> {
+    let head = ["name", "phase", "done", "open", "iterations", "cost", ""].map(str::to_owned);
+    let rows = runs.iter().map(|run| {
+        let count = |status: &str| run.items.get(status).copied().unwrap_or_default();
+        let mut more = Vec::new();
+        more.extend(run.why.as_deref().map(clean_line));
+        more.extend(run.workers.filter(|n| *n > 1).map(|n| format!("{n} workers")));
+        let blocked = count("blocked");
+        more.extend((blocked > 0).then(|| format!("{blocked} blocked")));
+        let n_messages = run.queued_messages.unwrap_or_default();
+        more.extend((n_messages > 0).then(|| format!("{n_messages} messages queued")));
+        let is_live = matches!(run.phase.as_str(), "working" | "paused" | "stopping");
+        let cells = vec![
+            run.name.clone(),
+            run.phase.clone(),
+            (count("completed") + count("cancelled")).to_string(),
+            (count("remaining") + count("in_progress")).to_string(),
+            run.iterations.map(|n| n.to_string()).unwrap_or_default(),
+            budget::cost(&run.spent.unwrap_or_default()),
+            more.join(", "),
+        ];
+        (if is_live { Look::Plain } else { Look::Dim }, cells)
+    });
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    table(std::iter::once((Look::Dim, head.to_vec())).chain(rows).collect())
+}
+
+#[cfg(test)]
+mod tests;
