@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Agents, Ending};
 use crate::compaction::Fate;
+use crate::ids::ItemId;
 use crate::iteration::{End, Open};
 use crate::role::Role;
 use crate::run::Run;
 use crate::spending::Spent;
 use crate::text::{self, BadText};
 use crate::token::Kind;
-use crate::{Context, Record, Summary, Timestamp};
+use crate::{Context, Record, RunName, Summary, Timestamp};
 
 /// As long as a spec may be.
 pub const SPEC_BYTES_MAX: usize = 256 * 1024;
@@ -193,6 +194,11 @@ pub enum Refusal {
         "there is such a run already; go on with it with --resume, or give this one another name"
     )]
     Exists,
+    #[error(
+        "run {0} is working in this directory, and both would commit the same files; stop it first, or give one of them \
+         --no-commit"
+    )]
+    SamePlace(RunName),
     #[error("there is no such run to go on with")]
     Nothing,
     #[error("nobody works on this run")]
@@ -252,7 +258,8 @@ pub fn next(run: &Run, agents: &Agents, worker: u32) -> Next {
     // Each that has not taken its item yet will take one of those that are ready.
     let reserved = |id| run.iterations.open().any(|open| open.item == Some(id));
     let n_seeking = run.iterations.open().filter(|open| open.item.is_none()).count();
-    let mut ready = run.items.ready().filter(|item| !reserved(item.id));
+    let ready = run.items.ready().filter(|item| !reserved(item.id));
+    let mut ready = ready.filter(|item| !run.is_early(item, None));
     if is_last || ready.nth(n_seeking).is_some() {
         return Next::Begin { plans: false };
     }
@@ -294,6 +301,7 @@ pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u6
 
 /// Returns how an iteration's agent has ended, for its record.
 pub(crate) fn end(
+    run: &Run,
     open: &Open,
     agent: Option<&Agent>,
     commit: Option<Arc<str>>,
@@ -307,7 +315,16 @@ pub(crate) fn end(
         Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
         None => Some("its agent is gone".into()),
     };
-    let is_idle = failed.is_none() && open.touched.is_empty() && commit.is_none();
+    // To have begun something is not much; where nobody sees the files, its own word is believed that it did more.
+    let is_further = |id: &ItemId| {
+        let item = run.items.get(*id).filter(|item| !item.status.is_finished());
+        Some(*id) != open.item || item.is_none()
+    };
+    let says_more = open.base.is_none()
+        && !open.touched.is_empty()
+        && run.iterations.summary(open.number).is_some();
+    let is_idle =
+        failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     End { commit, failed, is_idle, spent: agent.map(|agent| agent.spent).unwrap_or_default() }
 }
 
@@ -322,6 +339,7 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
         Command::Begin { terms, resumes } => {
             match &run.drive {
                 Some(drive) if !drive.is_over() => return Err(Refusal::UnderWay),
+                Some(_) if run.iterations.open().next().is_some() => return Err(Refusal::UnderWay),
                 Some(_) if !resumes => return Err(Refusal::Exists),
                 None if *resumes => return Err(Refusal::Nothing),
                 Some(_) | None => {}
@@ -376,7 +394,14 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
 pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
     match event {
         Event::Begun { terms, resumes: _ } => {
+            // What was left in another place has nothing to do with the files in this one.
+            let is_elsewhere = |was: &Drive| {
+                let several = |terms: &Terms| terms.workers > 1;
+                was.terms.directory != terms.directory || several(&was.terms) != several(terms)
+            };
             let was = drive.take();
+            let carried = was.as_ref().filter(|was| !is_elsewhere(was));
+            let carried = carried.map(|was| was.carried.clone()).unwrap_or_default();
             let spent_in_all = was.as_ref().map(|was| was.spent_in_all).unwrap_or_default();
             *drive = Some(Drive {
                 terms: terms.clone(),
@@ -390,7 +415,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 spent_in_all,
                 messages: was.as_ref().map(|was| was.messages.clone()).unwrap_or_default(),
                 last_message: was.as_ref().map_or(0, |was| was.last_message),
-                carried: was.map(|was| was.carried).unwrap_or_default(),
+                carried,
             });
         }
         Event::Told { number, text } => change(drive, |drive| {

@@ -400,6 +400,18 @@ impl Items {
         Ok(events)
     }
 
+    /// Returns the item that says this.
+    pub fn with_content(&self, content: &str) -> Option<&Arc<Item>> {
+        self.same_content(content.trim())
+    }
+
+    /// Returns those that are not begun before this one is finished, and are not begun.
+    pub fn waiting_for(&self, id: ItemId) -> impl Iterator<Item = &Arc<Item>> {
+        let dependents = self.dependents.range((id, ItemId(0))..=(id, ItemId(u32::MAX)));
+        let dependents = dependents.filter_map(|(_, dependent)| self.by_id.get(dependent));
+        dependents.filter(|item| item.status == Status::Remaining)
+    }
+
     fn same_content(&self, content: &str) -> Option<&Arc<Item>> {
         let print = content_print(content);
         self.by_content

@@ -134,6 +134,11 @@ pub(crate) async fn can_have_worktrees(directory: &Path) -> bool {
     }
 }
 
+/// Returns the root of the working tree that a directory is in, if it is in one.
+pub(crate) async fn root_of(directory: &Path) -> Option<PathBuf> {
+    Tree::at(directory).await.map(|tree| tree.root().to_owned())
+}
+
 /// One run on its way.
 struct Course<'a> {
     shared: &'a Shared,
@@ -165,9 +170,21 @@ impl<'a> Course<'a> {
             return;
         }
         if drive.terms.workers > 1 {
-            self.clear_up(drive).await;
+            self.clear_up().await;
+        }
+    }
+
+    /// Has it recorded that the run is over, when all that belongs to it is done: after that nobody looks again.
+    async fn end(&self, why: drive::Why) {
+        let state = self.shared.hub.state();
+        let Some(drive) = self.drive(&state) else { return };
+        if drive.terms.workers > 1 && state.runs.get(self.name).iterations.open().next().is_none() {
+            self.clear_up().await;
         }
         self.hook(Event::SessionEnd, &drive.terms, Values::default()).await;
+        if !self.shared.stop.is_cancelled() {
+            self.tell(drive::Command::End { why }).await;
+        }
     }
 
     /// Runs the hooks of a moment; what is for agents is kept for the next.
@@ -175,7 +192,7 @@ impl<'a> Course<'a> {
         let directory = Path::new(&*terms.directory);
         let configuration = self.shared.configured.current();
         let trust = hooks::Trust::of(&self.shared.data);
-        let hooks = Hooks::of(&configuration, directory, &trust);
+        let hooks = Hooks::in_project(&configuration, directory, &trust);
         if !hooks.has(event) {
             return;
         }
@@ -218,7 +235,7 @@ impl<'a> Course<'a> {
                 }
                 Next::Begin { plans } => self.begin(worker, plans).await,
                 Next::Finish(open) => self.finish(&open).await,
-                Next::End(why) => self.tell(drive::Command::End { why }).await,
+                Next::End(why) => self.end(why).await,
             }
         }
     }
@@ -268,7 +285,7 @@ impl<'a> Course<'a> {
             Ok(prepared) => prepared,
             Err(problem) => {
                 let says = format!("the files could not be looked at: {problem}").into();
-                return self.tell(drive::Command::End { why: drive::Why::Failed { says } }).await;
+                return self.end(drive::Why::Failed { says }).await;
             }
         };
         if !plans {
@@ -311,7 +328,7 @@ impl<'a> Course<'a> {
             Some(carried) => carried.clone(),
             None => tree.base().await?,
         };
-        Ok((tree.directory().to_owned(), Some(base)))
+        Ok((tree.directory(), Some(base)))
     }
 
     /// Does what comes after an iteration's agent.
@@ -326,7 +343,14 @@ impl<'a> Course<'a> {
             Some(base) if completed => self.commit(&state, &drive, open, base).await,
             Some(_) | None => Ok(None),
         };
+        if self.shared.stop.is_cancelled() {
+            // It may have been cut short, and is done again when the hub starts again.
+            return;
+        }
         self.hooks_after(&state, &drive, open, completed, &committed).await;
+        if self.shared.stop.is_cancelled() {
+            return;
+        }
         let (commit, problem) = match committed {
             Ok(commit) => (commit.map(Into::into), None),
             Err(problem) => {
@@ -346,7 +370,7 @@ impl<'a> Course<'a> {
         completed: bool,
         committed: &Result<Option<String>, git::GitError>,
     ) {
-        if open.plans && completed {
+        if open.plans && completed && committed.is_ok() {
             return;
         }
         let iteration = Some(open.number.into());
@@ -365,12 +389,18 @@ impl<'a> Course<'a> {
                 self.hook(Event::OnItemComplete, &drive.terms, values).await;
             }
         }
-        if completed {
-            return self.hook(Event::PostIteration, &drive.terms, values()).await;
-        }
-        let outcome = state.agents.get(open.agent.as_str()).and_then(|agent| agent.outcome.clone());
-        let error = outcome.map(|outcome| outcome.summary).unwrap_or_default();
-        let values = Values { error: error.to_string(), ..values() };
+        let error = match committed {
+            Ok(_) if completed => {
+                return self.hook(Event::PostIteration, &drive.terms, values()).await;
+            }
+            Err(problem) => problem.to_string(),
+            Ok(_) => {
+                let agent = state.agents.get(open.agent.as_str());
+                let outcome = agent.and_then(|agent| agent.outcome.as_ref());
+                outcome.map(|outcome| outcome.summary.to_string()).unwrap_or_default()
+            }
+        };
+        let values = Values { error, ..values() };
         self.hook(Event::OnError, &drive.terms, values).await;
     }
 
@@ -385,16 +415,27 @@ impl<'a> Course<'a> {
         let main = Path::new(&*drive.terms.directory);
         let Some(main) = Tree::at(main).await else { return Ok(None) };
         let mark = format!("{}#{}", self.name, open.number);
-        if let Some(known) = main.find(&mark).await? {
+        if let Some(known) = main.find(base, &mark).await? {
             return Ok(Some(known));
         }
         let (subject, body) = self.words(state, open);
         let message = Message { subject: &subject, body: &body, mark: &mark };
         if drive.terms.workers == 1 {
-            return main.commit(base, &message).await;
+            let commit = main.commit(base, &message).await?;
+            // Its agent may have committed all of it itself.
+            return Ok(match commit {
+                Some(commit) => Some(commit),
+                None => main.moved_since(base).await,
+            });
         }
         let tree = self.worktree_of(&main, open.worker).await?;
-        let Some(commit) = tree.commit(base, &message).await? else { return Ok(None) };
+        let commit = match tree.commit(base, &message).await? {
+            Some(commit) => commit,
+            None => match tree.head().await {
+                Some(head) if !main.is_ancestor(&head, "HEAD").await => head,
+                Some(_) | None => return Ok(None),
+            },
+        };
         let _one_at_a_time = self.merges.lock().await;
         self.take_over(&main, &tree, drive, open, &commit).await
     }
