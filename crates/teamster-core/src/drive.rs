@@ -27,7 +27,8 @@ pub const MESSAGES_MAX: usize = 20;
 /// As much of what hooks say as an agent is told.
 pub const HOOKS_BYTES_MAX: usize = 16 * 1024;
 pub const WORKERS_MAX: u32 = 16;
-/// After so many iterations in a row that failed, or changed nothing, it is over: going on would only cost money.
+/// After so many iterations of each worker in a row that failed, or so many in all that changed nothing, it is over: going
+/// on would only cost money.
 pub const FAILURES_MAX: u32 = 3;
 pub const IDLE_MAX: u32 = 3;
 
@@ -271,7 +272,8 @@ fn over(run: &Run, drive: &Drive, agents: &Agents) -> Option<Why> {
     if drive.phase == Phase::Stopping {
         return Some(Why::Stopped);
     }
-    if drive.n_failures >= FAILURES_MAX {
+    // What goes wrong for one of several often goes wrong for all of them at once.
+    if drive.n_failures >= FAILURES_MAX * drive.terms.workers.max(1) {
         let last = run.iterations.ended().next_back().and_then(|ended| ended.end.failed.clone());
         return Some(Why::Failed { says: last.unwrap_or_else(|| "for no known reason".into()) });
     }
@@ -445,15 +447,18 @@ impl Drive {
         } else {
             self.n_iterations += 1;
         }
-        self.n_failures = if end.failed.is_some() { self.n_failures + 1 } else { 0 };
+        // One that finished something before it failed is a step ahead all the same.
+        let is_lost = end.failed.is_some() && end.commit.is_none();
+        self.n_failures = if is_lost { self.n_failures + 1 } else { 0 };
         self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
         self.spent.add_all(&end.spent);
         self.spent_in_all.add_all(&end.spent);
-        match (&open.base, &end.failed) {
-            (Some(base), Some(_)) => {
+        // Of several workers each begins afresh: the next may be for something else.
+        match (&open.base, &end.failed, &end.commit) {
+            (Some(base), Some(_), None) if self.terms.workers == 1 => {
                 self.carried.insert(open.worker, base.clone());
             }
-            (Some(_) | None, _) => {
+            (Some(_) | None, _, _) => {
                 self.carried.remove(&open.worker);
             }
         }

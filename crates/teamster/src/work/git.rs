@@ -320,21 +320,22 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Removes a worktree and its branch. What is not committed or not merged stays.
-    pub(super) async fn remove_worktree(&self, path: &Path, branch: &str) -> Result<(), GitError> {
+    /// Removes a worktree, unless there is something in it that is not committed. Its branch stays.
+    pub(super) async fn remove_worktree(&self, path: &Path) -> Result<(), GitError> {
         let path = path.to_string_lossy();
-        self.git(["worktree", "remove", &path]).await?;
-        self.git(["branch", "-d", branch]).await.map(drop)
+        self.git(["worktree", "remove", &path]).await.map(drop)
     }
 
-    /// Removes the branches below `prefix` whose commits are in this tree's branch.
+    /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.
     pub(super) async fn forget_merged(&self, prefix: &str) -> Result<(), GitError> {
-        let below = format!("refs/heads/{prefix}");
-        let merged = self
-            .git(["for-each-ref", "--merged=HEAD", "--format=%(refname:short)", &below])
-            .await?;
-        for branch in merged.lines() {
-            self.git(["branch", "-d", branch]).await?;
+        let below = format!("refs/heads/{prefix}/");
+        let format = "--format=%(refname:short) %(worktreepath)";
+        let args = ["for-each-ref", "--merged=HEAD", format, &below].map(OsStr::new);
+        let merged = self.git_raw(None, &args).await?;
+        for line in String::from_utf8_lossy(&merged).lines() {
+            if let Some((branch, "")) = line.split_once(' ') {
+                self.git(["branch", "-d", branch]).await?;
+            }
         }
         Ok(())
     }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use teamster_core::drive::Drive;
 use teamster_core::item::{self, NewItem, Priority, Status};
 use teamster_core::iteration::Open;
-use teamster_core::run;
+use teamster_core::note::{self, NewNote};
+use teamster_core::{State, run};
 
 use super::Course;
-use super::git::{GitError, Merged, Tree};
+use super::git::{GitError, Merged, Message, Tree};
 use super::hooks::{CommandLine, Hook, How};
 use crate::settings::Whole;
 
@@ -88,6 +89,52 @@ impl Course<'_> {
         }
         let why = "could not be taken over, because the project changed all the time";
         self.left_over(main, tree, open, commit, why).await
+    }
+
+    /// Keeps what an iteration that failed has left in its worktree on a branch, and tells those who come after it.
+    pub(super) async fn set_aside(
+        &self,
+        state: &State,
+        drive: &Drive,
+        open: &Open,
+        base: &str,
+    ) -> Result<(), GitError> {
+        let Some(main) = Tree::at(Path::new(&*drive.terms.directory)).await else { return Ok(()) };
+        let tree = self.worktree_of(&main, open.worker).await?;
+        let (_, body) = self.words(state, open);
+        let subject = format!("left by iteration {} of {}", open.number, self.name);
+        let mark = format!("{}#{}", self.name, open.number);
+        let message = Message { subject: &subject, body: &body, mark: &mark };
+        let made = tree.commit(base, &message).await?;
+        let Some(left) = self.not_in(&main, &tree, made).await else { return Ok(()) };
+        let (branch, about) = self.keep(&main, open, &left).await?;
+        let content = format!(
+            "Iteration {}{about} was cut off. What it had done by then is on the branch {branch}; look at it \
+             (`git diff HEAD...{branch}`) before you do the same.",
+            open.number
+        );
+        let note = NewNote { content, kind: note::Kind::Tip };
+        self.submit(run::Command::Note(note::Command::Add(vec![note]))).await;
+        match main.head().await {
+            Some(head) => tree.reset_to(&head).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the newest commit of a worktree that is not in the project, of which agents may have made some.
+    pub(super) async fn not_in(
+        &self,
+        main: &Tree,
+        tree: &Tree,
+        made: Option<String>,
+    ) -> Option<String> {
+        match made {
+            Some(made) => Some(made),
+            None => {
+                let head = tree.head().await?;
+                (!main.is_ancestor(&head, "HEAD").await).then_some(head)
+            }
+        }
     }
 
     /// Keeps work that could not be taken over on a branch, and makes an item of it.
@@ -197,13 +244,12 @@ impl Course<'_> {
             if drive.carried.contains_key(&worker) || !path.exists() {
                 continue;
             }
-            if let Err(error) = main.remove_worktree(&path, &self.branch(worker)).await {
+            if let Err(error) = main.remove_worktree(&path).await {
                 tracing::warn!(run = self.name.as_str(), %error, "a worktree stays");
             }
         }
-        // What somebody has brought in by now needs no branch of its own any more.
-        let prefix = format!("teamster/run-{}/iteration-*", self.name);
-        if let Err(error) = main.forget_merged(&prefix).await {
+        // Nor is a branch needed whose work somebody has brought in.
+        if let Err(error) = main.forget_merged(&format!("teamster/run-{}", self.name)).await {
             tracing::warn!(run = self.name.as_str(), %error, "a branch stays");
         }
     }

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use teamster_core::drive::{self, Drive, Next, Terms};
-use teamster_core::item::Status;
+use teamster_core::item::{Item, Status};
 use teamster_core::iteration::Open;
+use teamster_core::run::Run;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, RunName, State, run};
 use teamster_mcp::Hub as _;
@@ -137,6 +138,16 @@ pub(crate) async fn can_have_worktrees(directory: &Path) -> bool {
 /// Returns the root of the working tree that a directory is in, if it is in one.
 pub(crate) async fn root_of(directory: &Path) -> Option<PathBuf> {
     Tree::at(directory).await.map(|tree| tree.root().to_owned())
+}
+
+/// Returns the items that were completed in an iteration.
+fn finished<'a>(run: &'a Run, open: &'a Open) -> impl Iterator<Item = &'a Arc<Item>> {
+    let touched = open.touched.iter().filter_map(|item| run.items.get(*item));
+    touched.filter(|item| item.status == Status::Completed && item.iteration == open.number)
+}
+
+fn finishes(run: &Run, open: &Open) -> bool {
+    finished(run, open).next().is_some()
 }
 
 /// One run on its way.
@@ -273,7 +284,8 @@ impl<'a> Course<'a> {
     async fn begin(&self, worker: u32, plans: bool) {
         let hub = &self.shared.hub;
         let Some(drive) = self.drive(&hub.state()) else { return };
-        if drive.n_failures > 0 && !self.waited(drive.n_failures).await {
+        let n_failures = drive.n_failures.div_ceil(drive.terms.workers.max(1));
+        if n_failures > 0 && !self.waited(n_failures).await {
             return;
         }
         let main = Path::new(&*drive.terms.directory);
@@ -340,7 +352,13 @@ impl<'a> Course<'a> {
             .and_then(|agent| agent.outcome.as_ref())
             .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
         let committed = match &open.base {
-            Some(base) if completed => self.commit(&state, &drive, open, base).await,
+            // What was finished stays so, whatever became of its agent after that.
+            Some(base) if completed || finishes(state.runs.get(self.name), open) => {
+                self.commit(&state, &drive, open, base).await
+            }
+            Some(base) if drive.terms.workers > 1 => {
+                self.set_aside(&state, &drive, open, base).await.map(|()| None)
+            }
             Some(_) | None => Ok(None),
         };
         if self.shared.stop.is_cancelled() {
@@ -381,13 +399,10 @@ impl<'a> Course<'a> {
             ..Values::default()
         };
         let run = state.runs.get(self.name);
-        for item in open.touched.iter().filter_map(|item| run.items.get(*item)) {
-            if item.status == Status::Completed && item.iteration == open.number {
-                let id = item.id.to_string();
-                let values =
-                    Values { item_id: id, item_content: item.content.to_string(), ..values() };
-                self.hook(Event::OnItemComplete, &drive.terms, values).await;
-            }
+        for item in finished(run, open) {
+            let id = item.id.to_string();
+            let values = Values { item_id: id, item_content: item.content.to_string(), ..values() };
+            self.hook(Event::OnItemComplete, &drive.terms, values).await;
         }
         let error = match committed {
             Ok(_) if completed => {
@@ -429,13 +444,8 @@ impl<'a> Course<'a> {
             });
         }
         let tree = self.worktree_of(&main, open.worker).await?;
-        let commit = match tree.commit(base, &message).await? {
-            Some(commit) => commit,
-            None => match tree.head().await {
-                Some(head) if !main.is_ancestor(&head, "HEAD").await => head,
-                Some(_) | None => return Ok(None),
-            },
-        };
+        let made = tree.commit(base, &message).await?;
+        let Some(commit) = self.not_in(&main, &tree, made).await else { return Ok(None) };
         let _one_at_a_time = self.merges.lock().await;
         self.take_over(&main, &tree, drive, open, &commit).await
     }

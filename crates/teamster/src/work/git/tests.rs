@@ -419,8 +419,11 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
     main.fast_forward(&merged).await.expect("it follows");
     assert_eq!(repository.git(&["show", "HEAD:sub/file"]), "b and c");
-    main.forget_merged("teamster/kep*").await.expect("they can be removed");
-    main.remove_worktree(&path, "teamster/one").await.expect("it can be removed");
-    assert_eq!(repository.git(&["branch", "--format=%(refname:short)"]), "main");
+    main.forget_merged("teamster").await.expect("they can be removed");
+    let branches = "--format=%(refname:short)";
+    assert_eq!(repository.git(&["branch", branches]), "main\nteamster/one");
+    main.remove_worktree(&path).await.expect("it can be removed");
+    main.forget_merged("teamster").await.expect("they can be removed");
+    assert_eq!(repository.git(&["branch", branches]), "main");
     assert_eq!(repository.status(), "");
 }
