@@ -31,6 +31,8 @@ pub(super) struct Tree {
     within: PathBuf,
     /// Only agents work in it.
     is_ours: bool,
+    /// Where its index is, if that is known.
+    index: Option<PathBuf>,
 }
 
 /// Why git did not do it, in its own words.
@@ -64,6 +66,13 @@ pub(super) enum Merged {
     Conflicts(Vec<String>),
 }
 
+/// What is to be committed.
+struct Changes {
+    changes: Vec<Change>,
+    /// The tree with all of them, if that is how all files are.
+    whole: Option<Arc<str>>,
+}
+
 /// A path that differs between two trees, and what it is in the other one.
 struct Change {
     was: Vec<u8>,
@@ -82,12 +91,25 @@ impl Tree {
     /// Returns the working tree that a directory is in, if it is in one.
     pub(super) async fn at(directory: &Path) -> Option<Self> {
         let directory = std::fs::canonicalize(directory).ok()?;
-        let here = Self { root: directory.clone(), within: PathBuf::new(), is_ours: false };
-        let root = here.git_raw(None, &["rev-parse".as_ref(), "--show-toplevel".as_ref()]).await;
-        let root = root.ok()?;
-        let root = PathBuf::from(bytes_os(root.strip_suffix(b"\n").unwrap_or(&root)));
+        let (root, within) = (directory.clone(), PathBuf::new());
+        let here = Self { root, within, is_ours: false, index: None };
+        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-path", "index"];
+        let answer = here.git_raw(None, &ask.map(OsStr::new)).await.ok()?;
+        let answer = answer.strip_suffix(b"\n").unwrap_or(&answer);
+        let mut lines = answer.split(|byte| *byte == b'\n');
+        let (root, index) = match (lines.next(), lines.next(), lines.next()) {
+            (Some(root), Some(index), None) => (root.to_owned(), Some(bytes_os(index).into())),
+            // There is a newline in one of the names.
+            _ => {
+                let ask = ["rev-parse", "--show-toplevel"].map(OsStr::new);
+                let mut root = here.git_raw(None, &ask).await.ok()?;
+                root.truncate(root.len().saturating_sub(1));
+                (root, None)
+            }
+        };
+        let root = PathBuf::from(bytes_os(&root));
         let within = directory.strip_prefix(&root).ok()?.to_owned();
-        Some(Self { root, within, is_ours: false })
+        Some(Self { root, within, is_ours: false, index })
     }
 
     /// Returns the directory that is meant, which may be inside of the tree.
@@ -130,12 +152,12 @@ impl Tree {
     ) -> Result<Option<String>, GitError> {
         let mut moved = None;
         for _ in 0..TRIES_MAX {
-            if let Some(known) = self.find(base, message.mark).await? {
+            let head = self.head().await;
+            if let Some(known) = self.find_from(head.as_deref(), base, message.mark).await? {
                 return Ok(Some(known));
             }
-            let head = self.head().await;
             let mine = self.changed_since(base, head.as_deref()).await?;
-            if mine.is_empty() {
+            if mine.changes.is_empty() {
                 return Ok(None);
             }
             match self.commit_changes(head.as_deref(), &mine, message).await {
@@ -149,14 +171,18 @@ impl Tree {
     }
 
     /// Returns what is not committed, but for files that were not as committed at `base` already.
-    async fn changed_since(&self, base: &str, head: Option<&str>) -> Result<Vec<Change>, GitError> {
-        let empty = self.git(["hash-object", "-t", "tree", "/dev/null"]).await?;
+    async fn changed_since(&self, base: &str, head: Option<&str>) -> Result<Changes, GitError> {
+        let empty = match (base_commit(base), head) {
+            (Some(_), Some(_)) => String::new(),
+            _ => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
+        };
         let now = self.snapshot().await?;
         let (before, base_tree) = (base_commit(base).unwrap_or(&empty), base_tree(base));
         let dirty = self.changed(before, base_tree).await?.into_iter();
         let dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
         // Its agent may have committed some of it itself, and may have changed its mind after that.
         let mut open = self.changed(head.unwrap_or(&empty), &now).await?;
+        let n_open = open.len();
         open.retain(|change| !dirty.contains(&change.path));
         let is_new_repository =
             |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
@@ -165,7 +191,8 @@ impl Tree {
             let known = self.submodules(&now).await;
             open.retain(|change| !is_new_repository(change) || known.contains(&change.path));
         }
-        Ok(open)
+        let whole = (open.len() == n_open).then_some(now);
+        Ok(Changes { changes: open, whole })
     }
 
     /// Returns the paths of the submodules that a tree declares.
@@ -185,35 +212,36 @@ impl Tree {
     async fn commit_changes(
         &self,
         head: Option<&str>,
-        changes: &[Change],
+        mine: &Changes,
         message: &Message<'_>,
     ) -> Result<String, GitError> {
-        let info = index_info(changes);
-        let index = self.scratch_index().await?;
-        let made = async {
-            match head {
-                Some(head) => self.with_index(&index, ["read-tree", head]).await?,
-                None => self.with_index(&index, ["read-tree", "--empty"]).await?,
-            };
-            self.update_index(Some(&index), &info).await?;
-            self.with_index(&index, ["write-tree"]).await
+        let info = index_info(&mine.changes);
+        let tree = match &mine.whole {
+            Some(whole) => whole.to_string(),
+            None => self.tree_with(head, &info).await?,
         };
-        let tree = made.await;
-        let _ = std::fs::remove_file(&index);
-        let tree = tree?;
         let mut text = format!("{}\n\n", message.subject);
         if !message.body.trim().is_empty() {
             text.extend([message.body.trim(), "\n\n"]);
         }
         text.extend([TRAILER, ": ", message.mark, "\n"]);
-        let mut args: Vec<String> = self.identity().await;
-        args.extend(["commit-tree".to_owned(), tree]);
         let merged = self.merge_head().await;
+        let mut args: Vec<&OsStr> = vec!["commit-tree".as_ref(), tree.as_ref()];
         for parent in head.into_iter().chain(merged.as_deref()) {
-            args.extend(["-p".to_owned(), parent.to_owned()]);
+            args.extend(["-p".as_ref(), OsStr::new(parent)]);
         }
-        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
-        let commit = self.git_fed(None, &args, text.into_bytes()).await?;
+        let commit = match self.git_fed(None, &args, text.clone().into_bytes()).await {
+            Ok(commit) => commit,
+            // Most often because nobody has said who commits here.
+            Err(error) => {
+                let identity = self.identity().await;
+                if identity.is_empty() {
+                    return Err(error);
+                }
+                let args: Vec<&OsStr> = identity.iter().map(OsStr::new).chain(args).collect();
+                self.git_fed(None, &args, text.into_bytes()).await?
+            }
+        };
         let commit = String::from_utf8_lossy(&commit).trim().to_owned();
         // The person's index first: a commit that is there is never looked after again.
         self.update_index(None, &info).await?;
@@ -224,6 +252,22 @@ impl Tree {
             self.git(["merge", "--quit"]).await?;
         }
         Ok(commit)
+    }
+
+    /// Returns the tree of a commit with these changes.
+    async fn tree_with(&self, head: Option<&str>, info: &[u8]) -> Result<String, GitError> {
+        let index = self.scratch_index().await?;
+        let made = async {
+            match head {
+                Some(head) => self.with_index(&index, ["read-tree", head]).await?,
+                None => self.with_index(&index, ["read-tree", "--empty"]).await?,
+            };
+            self.update_index(Some(&index), info).await?;
+            self.with_index(&index, ["write-tree"]).await
+        };
+        let tree = made.await;
+        let _ = std::fs::remove_file(&index);
+        tree
     }
 
     /// Returns what is being merged in a worktree of ours. What a person merges is theirs.
@@ -241,7 +285,17 @@ impl Tree {
 
     /// Returns the commit of an iteration, if it was made after `base`.
     pub(super) async fn find(&self, base: &str, mark: &str) -> Result<Option<String>, GitError> {
-        if self.head().await.is_none() {
+        let head = self.head().await;
+        self.find_from(head.as_deref(), base, mark).await
+    }
+
+    async fn find_from(
+        &self,
+        head: Option<&str>,
+        base: &str,
+        mark: &str,
+    ) -> Result<Option<String>, GitError> {
+        if head.is_none() || head == base_commit(base) {
             return Ok(None);
         }
         // Another run may have had the same name long ago.
@@ -305,7 +359,8 @@ impl Tree {
 
     /// Makes a worktree of this repository on a branch, or takes the one that is there.
     pub(super) async fn worktree(&self, path: &Path, branch: &str) -> Result<Self, GitError> {
-        let tree = Self { root: path.to_owned(), within: self.within.clone(), is_ours: true };
+        let (root, within) = (path.to_owned(), self.within.clone());
+        let tree = Self { root, within, is_ours: true, index: None };
         let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
         if !path.join(".git").exists() {
             if let Some(parent) = path.parent() {
@@ -370,8 +425,10 @@ impl Tree {
 
     /// Returns a copy of the index that can be changed; its times spare git from reading every file again.
     async fn scratch_index(&self) -> Result<PathBuf, GitError> {
-        let real = self.git(["rev-parse", "--git-path", "index"]).await?;
-        let real = self.root.join(real);
+        let real = match &self.index {
+            Some(index) => index.clone(),
+            None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
+        };
         let name = format!("teamster-index-{:032x}", crate::secret::nonce());
         let scratch = real.with_file_name(name);
         // A repository without a commit has none. What changed in the same moment in which the index was written is known

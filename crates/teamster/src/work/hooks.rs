@@ -217,6 +217,9 @@ impl Hooks {
         if configuration.sources.project.as_deref() == Some(project) {
             return Self::of(configuration, project, trust);
         }
+        if !project.join(FILE_NAME).exists() {
+            return Self { users: configuration.settings.hooks.clone(), ..Self::default() };
+        }
         let project = project.to_owned();
         let sources = Sources { project: Some(project.clone()), ..configuration.sources.clone() };
         Self::of(&settings::read(&sources), &project, trust)

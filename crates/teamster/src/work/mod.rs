@@ -289,9 +289,10 @@ impl<'a> Course<'a> {
             return;
         }
         let main = Path::new(&*drive.terms.directory);
-        let prepared = match Tree::at(main).await {
-            Some(tree) if drive.terms.commits => self.prepare(&tree, &drive, worker).await,
-            Some(_) | None => Ok((main.to_owned(), None)),
+        let tree = if drive.terms.commits { Tree::at(main).await } else { None };
+        let prepared = match tree {
+            Some(tree) => self.prepare(&tree, &drive, worker).await,
+            None => Ok((main.to_owned(), None)),
         };
         let (directory, base) = match prepared {
             Ok(prepared) => prepared,
@@ -430,9 +431,6 @@ impl<'a> Course<'a> {
         let main = Path::new(&*drive.terms.directory);
         let Some(main) = Tree::at(main).await else { return Ok(None) };
         let mark = format!("{}#{}", self.name, open.number);
-        if let Some(known) = main.find(base, &mark).await? {
-            return Ok(Some(known));
-        }
         let (subject, body) = self.words(state, open);
         let message = Message { subject: &subject, body: &body, mark: &mark };
         if drive.terms.workers == 1 {
@@ -442,6 +440,9 @@ impl<'a> Course<'a> {
                 Some(commit) => Some(commit),
                 None => main.moved_since(base).await,
             });
+        }
+        if let Some(known) = main.find(base, &mark).await? {
+            return Ok(Some(known));
         }
         let tree = self.worktree_of(&main, open.worker).await?;
         let made = tree.commit(base, &message).await?;
