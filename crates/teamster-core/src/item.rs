@@ -502,14 +502,11 @@ impl Items {
     fn put(&mut self, item: Item) {
         let id = item.id;
         let was = self.by_id.get(&id).cloned();
-        match &was {
-            Some(was) => {
-                self.ranked.remove(&was.rank());
-                self.ready.remove(&(was.priority, id));
-                self.counts[was.status as usize] -= 1;
-                self.by_content.remove(&(content_print(&was.content), id));
-            }
-            None => {}
+        if let Some(was) = &was {
+            self.ranked.remove(&was.rank());
+            self.ready.remove(&(was.priority, id));
+            self.counts[was.status as usize] -= 1;
+            self.by_content.remove(&(content_print(&was.content), id));
         }
         self.by_content.insert((content_print(&item.content), id));
         self.counts[item.status as usize] += 1;

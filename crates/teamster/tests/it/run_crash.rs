@@ -164,7 +164,7 @@ impl Life {
                 while self.size(file) == size {
                     std::thread::sleep(Duration::from_millis(1));
                     n_looks += 1;
-                    if n_looks % 200 == 0 && hub.ok(&["log"]).contains(over) {
+                    if n_looks.is_multiple_of(200) && hub.ok(&["log"]).contains(over) {
                         return false;
                     }
                     assert!(

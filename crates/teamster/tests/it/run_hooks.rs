@@ -1,8 +1,6 @@
 //! Hooks of runs: when they run, with what, what their agents hear of them, and what becomes of a run whose hooks or
 //! agents fail. How one hook is run is in `hooks.rs`.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use crate::run_workers::{assert_numbered, last_view};
 use crate::work::{Project, said};
 
