@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Agents, Ending};
 use crate::compaction::Fate;
+use crate::ids::ItemId;
 use crate::iteration::{End, Open};
 use crate::role::Role;
 use crate::run::Run;
 use crate::spending::Spent;
 use crate::text::{self, BadText};
 use crate::token::Kind;
-use crate::{Context, Record, Summary, Timestamp};
+use crate::{Context, Record, RunName, Summary, Timestamp};
 
 /// As long as a spec may be.
 pub const SPEC_BYTES_MAX: usize = 256 * 1024;
@@ -26,7 +27,8 @@ pub const MESSAGES_MAX: usize = 20;
 /// As much of what hooks say as an agent is told.
 pub const HOOKS_BYTES_MAX: usize = 16 * 1024;
 pub const WORKERS_MAX: u32 = 16;
-/// After so many iterations in a row that failed, or changed nothing, it is over: going on would only cost money.
+/// After so many iterations of each worker in a row that failed, or so many in all that changed nothing, it is over: going
+/// on would only cost money.
 pub const FAILURES_MAX: u32 = 3;
 pub const IDLE_MAX: u32 = 3;
 
@@ -193,6 +195,11 @@ pub enum Refusal {
         "there is such a run already; go on with it with --resume, or give this one another name"
     )]
     Exists,
+    #[error(
+        "run {0} is working in this directory, and both would commit the same files; stop it first, or give one of them \
+         --no-commit"
+    )]
+    SamePlace(RunName),
     #[error("there is no such run to go on with")]
     Nothing,
     #[error("nobody works on this run")]
@@ -252,7 +259,8 @@ pub fn next(run: &Run, agents: &Agents, worker: u32) -> Next {
     // Each that has not taken its item yet will take one of those that are ready.
     let reserved = |id| run.iterations.open().any(|open| open.item == Some(id));
     let n_seeking = run.iterations.open().filter(|open| open.item.is_none()).count();
-    let mut ready = run.items.ready().filter(|item| !reserved(item.id));
+    let ready = run.items.ready().filter(|item| !reserved(item.id));
+    let mut ready = ready.filter(|item| !run.is_early(item, None));
     if is_last || ready.nth(n_seeking).is_some() {
         return Next::Begin { plans: false };
     }
@@ -264,7 +272,8 @@ fn over(run: &Run, drive: &Drive, agents: &Agents) -> Option<Why> {
     if drive.phase == Phase::Stopping {
         return Some(Why::Stopped);
     }
-    if drive.n_failures >= FAILURES_MAX {
+    // What goes wrong for one of several often goes wrong for all of them at once.
+    if drive.n_failures >= FAILURES_MAX * drive.terms.workers.max(1) {
         let last = run.iterations.ended().next_back().and_then(|ended| ended.end.failed.clone());
         return Some(Why::Failed { says: last.unwrap_or_else(|| "for no known reason".into()) });
     }
@@ -294,6 +303,7 @@ pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u6
 
 /// Returns how an iteration's agent has ended, for its record.
 pub(crate) fn end(
+    run: &Run,
     open: &Open,
     agent: Option<&Agent>,
     commit: Option<Arc<str>>,
@@ -307,7 +317,16 @@ pub(crate) fn end(
         Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
         None => Some("its agent is gone".into()),
     };
-    let is_idle = failed.is_none() && open.touched.is_empty() && commit.is_none();
+    // To have begun something is not much; where nobody sees the files, its own word is believed that it did more.
+    let is_further = |id: &ItemId| {
+        let item = run.items.get(*id).filter(|item| !item.status.is_finished());
+        Some(*id) != open.item || item.is_none()
+    };
+    let says_more = open.base.is_none()
+        && !open.touched.is_empty()
+        && run.iterations.summary(open.number).is_some();
+    let is_idle =
+        failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     End { commit, failed, is_idle, spent: agent.map(|agent| agent.spent).unwrap_or_default() }
 }
 
@@ -322,6 +341,7 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
         Command::Begin { terms, resumes } => {
             match &run.drive {
                 Some(drive) if !drive.is_over() => return Err(Refusal::UnderWay),
+                Some(_) if run.iterations.open().next().is_some() => return Err(Refusal::UnderWay),
                 Some(_) if !resumes => return Err(Refusal::Exists),
                 None if *resumes => return Err(Refusal::Nothing),
                 Some(_) | None => {}
@@ -376,7 +396,14 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
 pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
     match event {
         Event::Begun { terms, resumes: _ } => {
+            // What was left in another place has nothing to do with the files in this one.
+            let is_elsewhere = |was: &Drive| {
+                let several = |terms: &Terms| terms.workers > 1;
+                was.terms.directory != terms.directory || several(&was.terms) != several(terms)
+            };
             let was = drive.take();
+            let carried = was.as_ref().filter(|was| !is_elsewhere(was));
+            let carried = carried.map(|was| was.carried.clone()).unwrap_or_default();
             let spent_in_all = was.as_ref().map(|was| was.spent_in_all).unwrap_or_default();
             *drive = Some(Drive {
                 terms: terms.clone(),
@@ -390,7 +417,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 spent_in_all,
                 messages: was.as_ref().map(|was| was.messages.clone()).unwrap_or_default(),
                 last_message: was.as_ref().map_or(0, |was| was.last_message),
-                carried: was.map(|was| was.carried).unwrap_or_default(),
+                carried,
             });
         }
         Event::Told { number, text } => change(drive, |drive| {
@@ -420,15 +447,18 @@ impl Drive {
         } else {
             self.n_iterations += 1;
         }
-        self.n_failures = if end.failed.is_some() { self.n_failures + 1 } else { 0 };
+        // One that finished something before it failed is a step ahead all the same.
+        let is_lost = end.failed.is_some() && end.commit.is_none();
+        self.n_failures = if is_lost { self.n_failures + 1 } else { 0 };
         self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
         self.spent.add_all(&end.spent);
         self.spent_in_all.add_all(&end.spent);
-        match (&open.base, &end.failed) {
-            (Some(base), Some(_)) => {
+        // Of several workers each begins afresh: the next may be for something else.
+        match (&open.base, &end.failed, &end.commit) {
+            (Some(base), Some(_), None) if self.terms.workers == 1 => {
                 self.carried.insert(open.worker, base.clone());
             }
-            (Some(_) | None, _) => {
+            (Some(_) | None, _, _) => {
                 self.carried.remove(&open.worker);
             }
         }

@@ -400,6 +400,18 @@ impl Items {
         Ok(events)
     }
 
+    /// Returns the item that says this.
+    pub fn with_content(&self, content: &str) -> Option<&Arc<Item>> {
+        self.same_content(content.trim())
+    }
+
+    /// Returns those that are not begun before this one is finished, and are not begun.
+    pub fn waiting_for(&self, id: ItemId) -> impl Iterator<Item = &Arc<Item>> {
+        let dependents = self.dependents.range((id, ItemId(0))..=(id, ItemId(u32::MAX)));
+        let dependents = dependents.filter_map(|(_, dependent)| self.by_id.get(dependent));
+        dependents.filter(|item| item.status == Status::Remaining)
+    }
+
     fn same_content(&self, content: &str) -> Option<&Arc<Item>> {
         let print = content_print(content);
         self.by_content
@@ -490,14 +502,11 @@ impl Items {
     fn put(&mut self, item: Item) {
         let id = item.id;
         let was = self.by_id.get(&id).cloned();
-        match &was {
-            Some(was) => {
-                self.ranked.remove(&was.rank());
-                self.ready.remove(&(was.priority, id));
-                self.counts[was.status as usize] -= 1;
-                self.by_content.remove(&(content_print(&was.content), id));
-            }
-            None => {}
+        if let Some(was) = &was {
+            self.ranked.remove(&was.rank());
+            self.ready.remove(&(was.priority, id));
+            self.counts[was.status as usize] -= 1;
+            self.by_content.remove(&(content_print(&was.content), id));
         }
         self.by_content.insert((content_print(&item.content), id));
         self.counts[item.status as usize] += 1;

@@ -1,14 +1,15 @@
 //! Runs: a list of items with its notes and iterations, worked off until it is complete.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
 use crate::compaction::Fate;
-use crate::drive::{self, Drive};
+use crate::drive::{self, Drive, Terms};
 use crate::ids::{ItemId, TokenId};
-use crate::item::{self, Items, Status};
+use crate::item::{self, Item, Items, Status};
 use crate::iteration::{self, Iterations};
 use crate::note::{self, Notes};
 use crate::token::Kind;
@@ -33,6 +34,17 @@ impl Run {
     /// Says whether the hub works it off.
     pub fn is_driven(&self) -> bool {
         self.drive.as_ref().is_some_and(|drive| !drive.is_over())
+    }
+
+    /// Says whether an item waits for one that was finished in an iteration, other than `own`, that is not over: what was
+    /// done in it is not with the others yet.
+    pub(crate) fn is_early(&self, item: &Item, own: Option<u32>) -> bool {
+        let is_open =
+            |number| Some(number) != own && self.iterations.open().any(|one| one.number == number);
+        item.depends_on.iter().any(|id| {
+            let on = self.items.get(*id).filter(|on| on.status == Status::Completed);
+            on.is_some_and(|on| is_open(on.iteration))
+        })
     }
 }
 
@@ -160,7 +172,10 @@ impl Runs {
                     .filter(|id| run.items.get(*id).is_some_and(|item| item.iteration == current));
                 let own = run.iterations.of(&cx.caller.principal);
                 let other = run.iterations.open().filter(|open| own != Some(*open));
-                let reserved: Vec<ItemId> = other.filter_map(|open| open.item).collect();
+                let mut reserved: Vec<ItemId> = other.filter_map(|open| open.item).collect();
+                let early =
+                    run.items.ready().filter(|item| run.is_early(item, own.map(|o| o.number)));
+                reserved.extend(early.map(|item| item.id));
                 let first = own.and_then(|open| open.item);
                 let events = run.items.decide(command, held, first, &reserved)?;
                 if let Some(id) = events.iter().find_map(item::Event::starts) {
@@ -187,6 +202,9 @@ impl Runs {
                 .collect(),
             Command::Drive(command) => {
                 let events = drive::decide(run, command, cx)?;
+                if let drive::Command::Begin { terms, .. } = command {
+                    self.has_room(name, terms)?;
+                }
                 // Iteration 0 makes the plan.
                 let is_new = matches!(command, drive::Command::Begin { resumes: false, .. })
                     && run.iterations == Iterations::default();
@@ -213,6 +231,21 @@ impl Runs {
             events.insert(0, Event::Reopened);
         }
         Ok(events)
+    }
+
+    /// Refuses what would commit the same files as another run.
+    fn has_room(&self, name: &RunName, terms: &Terms) -> Result<(), drive::Refusal> {
+        let directory = Path::new(&*terms.directory);
+        for (other, run) in self.iter().filter(|(other, run)| *other != name && run.is_driven()) {
+            let Some(theirs) = run.drive.as_ref().map(|drive| &drive.terms) else { continue };
+            let their_directory = Path::new(&*theirs.directory);
+            let overlap =
+                directory.starts_with(their_directory) || their_directory.starts_with(directory);
+            if overlap && terms.commits && theirs.commits {
+                return Err(drive::Refusal::SamePlace(other.clone()));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn apply(&mut self, name: &RunName, event: &Event, record: &Record) {

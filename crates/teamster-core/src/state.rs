@@ -374,7 +374,7 @@ impl State {
                     return Err(of_hub(drive::Refusal::OutOfStep));
                 }
                 let agent = agent.map(|agent| &**agent);
-                let end = drive::end(open, agent, commit.clone(), problem.as_deref());
+                let end = drive::end(run, open, agent, commit.clone(), problem.as_deref());
                 let end = Arc::new(end);
                 let ended = iteration::Event::Ended { iteration: *iteration, end };
                 Ok(vec![of_run(run::Event::Iteration(ended))])

@@ -9,6 +9,7 @@
 //! ! call TOOL {JSON}      calls a tool of the session's MCP server and waits for its result
 //! ! outcome {JSON}        says the JSON, as agents do in the end
 //! ! write PATH TEXT       writes a file, beginning in its directory
+//! ! run COMMAND           has a shell run it in its directory; what it prints is a result as of a call
 //! ! ask TEXT              asks for permission, and says what was decided
 //! ! usage IN OUT [COST]   reports tokens, which are added up over the turn, and dollars, over the session
 //! ! sleep MS

@@ -297,3 +297,102 @@ fn money_is_shared_by_all_iterations() {
     let next = world.begin_next(0);
     assert_eq!(limit(&world, &next), Some(600));
 }
+
+fn depends(item: &str, on: &str) -> Any {
+    let (item, depends_on) = (item.into(), Some(on.into()));
+    in_run(run::Command::Item(item::Command::Update {
+        item,
+        status: None,
+        priority: None,
+        depends_on,
+    }))
+}
+
+/// What was done for an item is with the others when its iteration is over, not when its agent says so.
+#[test]
+fn an_item_waits_for_the_work_that_it_depends_on() {
+    let mut world = World::begin(terms(3));
+    world.plan();
+    world.given.by("eve", depends("TAS-2", "TAS-1"));
+    world.given.by("eve", depends("TAS-3", "TAS-1"));
+    let first = world.begin_next(0);
+    world.claim(&first).unwrap();
+    world.set(&first, "TAS-1", Status::Completed);
+    assert_eq!(world.next(1), Next::Wait);
+    // One that has begun does not get it either.
+    world.given.by("eve", crate::testing::add(&["d"]));
+    let second = world.begin_next(1);
+    world.claim(&second).unwrap();
+    assert_eq!(world.run().items.find("TAS-4").unwrap().status, Status::InProgress);
+    world.ended(&first, Ending::Completed);
+    assert_eq!(world.next(2), Next::Wait);
+    world.finish(0, Some("abc"));
+    assert_eq!(world.next(2), Next::Begin { plans: false });
+}
+
+/// Whoever takes an item and leaves it is as idle as one that does nothing.
+#[test]
+fn to_take_an_item_is_no_progress() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    for _ in 0..IDLE_MAX {
+        let agent = world.begin_next(0);
+        world.claim(&agent).unwrap();
+        world.summarise(&agent).unwrap();
+        world.ended(&agent, Ending::Completed);
+        world.finish(0, None);
+    }
+    assert_eq!(world.next(0), Next::End(Why::Idle));
+    // To say what is in its way is.
+    world.drive("eve", Command::Tell { text: "go on".into() }).unwrap();
+    let agent = world.begin_next(0);
+    world.claim(&agent).unwrap();
+    world.set(&agent, "TAS-1", Status::Blocked);
+    world.ended(&agent, Ending::Completed);
+    world.finish(0, None);
+    assert_eq!(world.next(0), Next::Begin { plans: false });
+}
+
+#[test]
+fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let fail = |world: &mut World| {
+        let agent = world.begin_next(0);
+        world.ended(&agent, Ending::Crashed);
+        world.finish(0, None);
+        world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
+    };
+    let is_carried = |world: &World| world.run().drive.as_ref().unwrap().carried.contains_key(&0);
+    fail(&mut world);
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    assert!(is_carried(&world));
+    fail(&mut world);
+    world.drive("eve", Command::Begin { terms: terms(2), resumes: true }).unwrap();
+    assert!(!is_carried(&world));
+    // Of several each begins afresh.
+    fail(&mut world);
+    assert!(!is_carried(&world));
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    fail(&mut world);
+    assert!(is_carried(&world));
+    let elsewhere = Terms { directory: "/elsewhere".into(), ..terms(1) };
+    world.drive("eve", Command::Begin { terms: elsewhere, resumes: true }).unwrap();
+    assert!(!is_carried(&world));
+}
+
+#[test]
+fn two_runs_that_commit_have_no_directory_in_common() {
+    let mut world = World::begin(terms(1));
+    let mut begin = |directory: &str, commits: bool| {
+        let terms = Terms { directory: directory.into(), commits, ..terms(1) };
+        let what = run::Command::Drive(Command::Begin { terms, resumes: false });
+        let run = RunName::parse("other").unwrap();
+        world.given.decide("eve", Any::Run { run, what }).map(|_| ()).map_err(|no| no.to_string())
+    };
+    for directory in ["/project", "/project/sub", "/"] {
+        let refused = begin(directory, true).unwrap_err();
+        assert!(refused.starts_with("run default is working in this directory"), "{refused}");
+    }
+    begin("/projects", true).unwrap();
+}

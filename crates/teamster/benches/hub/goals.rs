@@ -79,6 +79,7 @@ pub(crate) const GOALS: &[Goal] = &[
     at_most("tell_overhead_ms", 2.0),
     // Half a dozen syncs, one after the other: against a program that starts in 3 ms a slow disk is most of it.
     Goal { waits_for_disk: true, ..ratio_at_most("draft_begin_vs_by_hand", 5.0) },
+    at_most("iteration_hub_ms", 20.0),
     at_most("wake_p50_us", 1_000.0),
     at_most("start_empty_ms", 50.0),
     at_most("start_history_ms", 1_000.0),

@@ -22,6 +22,7 @@ mod echo;
 mod goals;
 mod growth;
 mod history;
+mod iterations;
 mod load;
 mod machine;
 mod plot;
@@ -106,6 +107,7 @@ fn measurements() -> Vec<Measurement> {
         other("append", true, append::measure),
         other("draft", true, drafts::measure),
         other("tell", true, tells::measure),
+        other("iteration", true, iterations::measure),
         other("idle_agents", false, drafts::measure_idle),
         other("wake", false, waits::measure_wake),
         other("start", false, start::measure),

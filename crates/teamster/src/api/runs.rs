@@ -212,24 +212,12 @@ struct Begin {
     model: Option<String>,
     role: Option<String>,
     iterations: Option<u32>,
-    #[serde(default = "one")]
-    workers: u32,
+    workers: Option<u32>,
     microdollars: Option<u64>,
-    #[serde(default = "yes")]
-    commits: bool,
-    #[serde(default)]
-    check: Vec<String>,
+    commits: Option<bool>,
+    check: Option<Vec<String>>,
     template: Option<String>,
-    #[serde(default)]
-    extra: String,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn yes() -> bool {
-    true
+    extra: Option<String>,
 }
 
 /// As long as a template and what else agents are told may be.
@@ -248,32 +236,53 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
-    let is_long = asked.extra.len() > TEMPLATE_BYTES_MAX
-        || asked.template.as_ref().is_some_and(|text| text.len() > TEMPLATE_BYTES_MAX)
-        || asked.check.iter().map(String::len).sum::<usize>() > CHECK_BYTES_MAX;
-    if is_long || asked.check.iter().any(|word| word.contains('\0')) {
+    let texts = [&asked.extra, &asked.template];
+    let is_long = texts.into_iter().flatten().any(|text| text.len() > TEMPLATE_BYTES_MAX)
+        || asked.check.iter().flatten().map(String::len).sum::<usize>() > CHECK_BYTES_MAX;
+    if is_long || asked.check.iter().flatten().any(|word| word.contains('\0')) {
         return Err(bad("the template, the check or what else is told is too long"));
     }
-    if asked.workers > 1 {
+    // Whoever goes on with a run need not say again on which terms.
+    let state = api.hub.state();
+    let before = state.runs.get(&name).drive.as_ref().filter(|_| asked.resume);
+    let before = before.map(|drive| drive.terms.clone());
+    let before = before.as_deref();
+    let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
+    let commits = asked.commits.or_else(|| before.map(|terms| terms.commits)).unwrap_or(true);
+    if workers > 1 {
         let says = "several workers need a git repository with a commit, and commits: each works in a worktree of its own";
-        if !asked.commits || !crate::work::can_have_worktrees(directory).await {
+        if !commits || !crate::work::can_have_worktrees(directory).await {
             return Err(bad(says));
         }
     }
-    let wanted = agents::Worker { role: asked.role, program: asked.program, model: asked.model };
-    let behaviour = agents::worker(&api.configured, &wanted).map_err(bad)?;
+    if commits {
+        has_room(&state, &name, directory).await?;
+    }
+    let says_who = asked.role.is_some() || asked.program.is_some() || asked.model.is_some();
+    let behaviour = match before.filter(|_| !says_who) {
+        Some(before) => before.behaviour.clone(),
+        None => {
+            let (role, program, model) = (asked.role, asked.program, asked.model);
+            let wanted = agents::Worker { role, program, model };
+            Arc::new(agents::worker(&api.configured, &wanted).map_err(bad)?)
+        }
+    };
+    let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
+    let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
+    let template = asked.template.map(Into::into);
+    let extra = asked.extra.map(Into::into);
     let terms = Terms {
         spec: asked.spec.into(),
         file: asked.file.into(),
         directory: asked.directory.as_str().into(),
-        behaviour: Arc::new(behaviour),
+        behaviour,
         iterations: asked.iterations,
-        workers: asked.workers,
+        workers,
         microdollars: asked.microdollars,
-        commits: asked.commits,
-        check: asked.check.into_iter().map(Into::into).collect(),
-        template: asked.template.map(Into::into),
-        extra: asked.extra.into(),
+        commits,
+        check,
+        template: template.or_else(|| before.and_then(|terms| terms.template.clone())),
+        extra: extra.or_else(|| before.map(|terms| terms.extra.clone())).unwrap_or_default(),
     };
     let known = api.hub.state().runs.get(&name).drive.as_ref().map(|drive| drive.terms.clone());
     let terms = match known.filter(|_| asked.same_terms) {
@@ -285,10 +294,32 @@ async fn begin(
     let what = run::Command::Drive(drive::Command::Begin { terms, resumes: asked.resume });
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
     let mut view = shown(&done.state, &name);
-    let hooks = Hooks::of(&api.configured.current(), directory, &Trust::of(&api.data));
+    let (current, trust) = (api.configured.current(), Trust::of(&api.data));
+    let hooks = Hooks::in_project(&current, directory, &trust);
     view["withheld"] = hooks.withheld().into();
     view["commit"] = head.number.into();
     Ok(Json(view))
+}
+
+/// Refuses a run that would commit in the same repository as another one. Of the same directory the core takes care.
+async fn has_room(
+    state: &teamster_core::State,
+    name: &RunName,
+    directory: &FilePath,
+) -> Result<(), Problem> {
+    let others = state.runs.iter().filter(|(other, run)| *other != name && run.is_driven());
+    let others = others.filter_map(|(other, run)| Some((other, &run.drive.as_ref()?.terms)));
+    let others: Vec<_> = others.filter(|(_, terms)| terms.commits).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let Some(root) = crate::work::root_of(directory).await else { return Ok(()) };
+    for (other, terms) in others {
+        if crate::work::root_of(FilePath::new(&*terms.directory)).await.as_ref() == Some(&root) {
+            return Err(bad(drive::Refusal::SamePlace(other.clone()).to_string()));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Deserialize)]

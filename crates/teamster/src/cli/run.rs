@@ -27,7 +27,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Go on with a run that was stopped
+    /// Go on with a run that was stopped, on the same terms unless others are given
     #[arg(long)]
     resume: bool,
 
@@ -51,9 +51,9 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
 
-    /// So many work on different items at once, each in a git worktree of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-    workers: u32,
+    /// So many work on different items at once, each in a git worktree of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    workers: Option<u32>,
 
     /// End when so many dollars are spent
     #[arg(long, value_name = "DOLLARS")]
@@ -163,12 +163,13 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         }
         Ok((dollars * 1e6).round() as u64)
     });
-    let check: Vec<&str> = args.check.as_deref().unwrap_or_default().split_whitespace().collect();
+    let check = args.check.as_deref().map(|check| check.split_whitespace().collect::<Vec<_>>());
+    let directory = directory.to_str().context("the directory's name is not UTF-8")?;
     let asked = json!({
         "name": name, "spec": spec, "file": file, "directory": directory, "resume": args.resume,
         "program": args.program, "model": args.model, "role": args.role, "iterations": args.iterations,
-        "workers": args.workers, "microdollars": microdollars.transpose()?, "commits": !args.no_commit,
-        "check": check, "template": template, "extra": args.extra.as_deref().unwrap_or_default(),
+        "workers": args.workers, "microdollars": microdollars.transpose()?, "commits": args.no_commit.then_some(false),
+        "check": check, "template": template, "extra": args.extra,
     });
     let begun = client.post("/api/runs", &asked).await?;
     Ok((name, begun))

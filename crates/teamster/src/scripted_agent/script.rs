@@ -33,6 +33,7 @@ pub(super) enum Step {
     Call { tool: String, arguments: Value },
     Outcome(Value),
     Write { path: PathBuf, text: String },
+    Run(String),
     Ask(String),
     Usage { input: u64, output: u64, dollars: Option<f64> },
     Sleep(Duration),
@@ -118,6 +119,8 @@ impl FromStr for Step {
                 }
                 Ok(Self::Write { path: path.into(), text: text.to_owned() })
             }
+            "run" if rest.is_empty() => bail!("say what to run: `run COMMAND`"),
+            "run" => Ok(Self::Run(rest.to_owned())),
             "ask" => Ok(Self::Ask(rest.to_owned())),
             "usage" => {
                 let (input, rest) = split(rest);
@@ -146,7 +149,7 @@ impl FromStr for Step {
             "limit" => Ok(Self::Limit(rest.to_owned())),
             "exit" => Ok(Self::Exit(number(rest, "an exit code")?)),
             _ => bail!(
-                "there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, \
+                "there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, \
                  long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ),
         }
@@ -295,7 +298,7 @@ mod tests {
         check(
             "! dance",
             expect![
-                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
+                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ],
         );
         check(

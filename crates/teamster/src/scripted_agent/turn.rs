@@ -114,6 +114,7 @@ impl Turn {
                 self.say(&outcome.to_string()).await
             }
             Step::Write { path, text } => self.write(&path, &text).await,
+            Step::Run(command) => self.run(&command).await,
             Step::Ask(text) => self.ask(&text).await,
             Step::Usage { input, output, dollars } => self.usage(input, output, dollars).await,
             Step::Sleep(time) => {
@@ -172,6 +173,19 @@ impl Turn {
             Ok(()) => self.end_tool_call(true, "written").await,
             Err(error) => self.end_tool_call(false, &error.to_string()).await,
         }
+    }
+
+    async fn run(&mut self, command: &str) -> anyhow::Result<()> {
+        let command = self.session.results.fill(command)?;
+        let call = ToolCall::new(self.name("call"), &*command).kind(ToolKind::Execute);
+        self.begin_tool_call(call.raw_input(json!({"command": command}))).await?;
+        let mut shell = process::command("sh", &self.session.directory);
+        let output = shell.args(["-c", &command]).output().await?;
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed).trim_end().to_owned();
+        self.end_tool_call(output.status.success(), &printed).await?;
+        self.session.results.add(printed);
+        Ok(())
     }
 
     async fn ask(&self, text: &str) -> anyhow::Result<()> {

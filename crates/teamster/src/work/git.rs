@@ -4,23 +4,35 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamster_agents::process;
+use tokio::io::AsyncWriteExt;
 
 /// A checkout or the state of a big repository takes a while.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// So long is waited for a lock that somebody else has, such as an editor that looks at the same files.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_LOOKS: u32 = 50;
 /// As much of git's words as is passed on.
 const SAYS_CHARS_MAX: usize = 1_000;
-/// As many commits as are looked at for one that was made before a crash.
-const LOOKED_AT: &str = "-500";
+/// Somebody else may commit something at the same time; so often it is tried again.
+const TRIES_MAX: u32 = 5;
 const TRAILER: &str = "Teamster-Iteration";
+/// The mode of an entry that is another repository.
+const REPOSITORY: &[u8] = b"160000";
 
-/// A working tree of a git repository.
+/// A working tree of a git repository, and a directory in it.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
-    directory: PathBuf,
+    root: PathBuf,
+    within: PathBuf,
+    /// Only agents work in it.
+    is_ours: bool,
+    /// Where its index is, if that is known.
+    index: Option<PathBuf>,
 }
 
 /// Why git did not do it, in its own words.
@@ -29,6 +41,13 @@ pub(super) struct Tree {
 pub(super) struct GitError {
     verb: String,
     says: String,
+    code: Option<i32>,
+}
+
+impl GitError {
+    pub(super) fn new(verb: &str, says: impl Into<String>) -> Self {
+        Self { verb: verb.to_owned(), says: says.into(), code: None }
+    }
 }
 
 /// What is to be committed, and how it is found again.
@@ -47,16 +66,59 @@ pub(super) enum Merged {
     Conflicts(Vec<String>),
 }
 
+/// What is to be committed.
+struct Changes {
+    changes: Vec<Change>,
+    /// The tree with all of them, if that is how all files are.
+    whole: Option<Arc<str>>,
+}
+
+/// A path that differs between two trees, and what it is in the other one.
+struct Change {
+    was: Vec<u8>,
+    mode: Vec<u8>,
+    object: Vec<u8>,
+    path: Vec<u8>,
+}
+
+impl Change {
+    fn is_gone(&self) -> bool {
+        self.mode.iter().all(|digit| *digit == b'0')
+    }
+}
+
 impl Tree {
     /// Returns the working tree that a directory is in, if it is in one.
     pub(super) async fn at(directory: &Path) -> Option<Self> {
-        let tree = Self { directory: directory.to_owned() };
-        let inside = tree.git(["rev-parse", "--is-inside-work-tree"]).await.ok()?;
-        (inside == "true").then_some(tree)
+        let directory = std::fs::canonicalize(directory).ok()?;
+        let (root, within) = (directory.clone(), PathBuf::new());
+        let here = Self { root, within, is_ours: false, index: None };
+        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-path", "index"];
+        let answer = here.git_raw(None, &ask.map(OsStr::new)).await.ok()?;
+        let answer = answer.strip_suffix(b"\n").unwrap_or(&answer);
+        let mut lines = answer.split(|byte| *byte == b'\n');
+        let (root, index) = match (lines.next(), lines.next(), lines.next()) {
+            (Some(root), Some(index), None) => (root.to_owned(), Some(bytes_os(index).into())),
+            // There is a newline in one of the names.
+            _ => {
+                let ask = ["rev-parse", "--show-toplevel"].map(OsStr::new);
+                let mut root = here.git_raw(None, &ask).await.ok()?;
+                root.truncate(root.len().saturating_sub(1));
+                (root, None)
+            }
+        };
+        let root = PathBuf::from(bytes_os(&root));
+        let within = directory.strip_prefix(&root).ok()?.to_owned();
+        Some(Self { root, within, is_ours: false, index })
     }
 
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
+    /// Returns the directory that is meant, which may be inside of the tree.
+    pub(super) fn directory(&self) -> PathBuf {
+        self.root.join(&self.within)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Returns the commit that the tree is at, if it has one.
@@ -64,11 +126,16 @@ impl Tree {
         self.git(["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok()
     }
 
-    /// Returns a name for all files as they are now, but for those that are ignored.
+    /// Returns a name for all files as they are now, but for those that are ignored or cannot be read.
     pub(super) async fn snapshot(&self) -> Result<Arc<str>, GitError> {
         let index = self.scratch_index().await?;
         let tree = async {
-            self.with_index(&index, ["add", "-A", "--", ":/"]).await?;
+            match self.with_index(&index, ["add", "-A", "--ignore-errors", "--", ":/"]).await {
+                // Of what could not be added there is nothing to commit either.
+                Err(error) if error.code == Some(1) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
             self.with_index(&index, ["write-tree"]).await
         };
         let tree = tree.await;
@@ -83,129 +150,160 @@ impl Tree {
         base: &str,
         message: &Message<'_>,
     ) -> Result<Option<String>, GitError> {
-        if let Some(known) = self.find(message.mark).await? {
-            return Ok(Some(known));
+        let mut moved = None;
+        for _ in 0..TRIES_MAX {
+            let head = self.head().await;
+            if let Some(known) = self.find_from(head.as_deref(), base, message.mark).await? {
+                return Ok(Some(known));
+            }
+            let mine = self.changed_since(base, head.as_deref()).await?;
+            if mine.changes.is_empty() {
+                return Ok(None);
+            }
+            match self.commit_changes(head.as_deref(), &mine, message).await {
+                Ok(commit) => return Ok(Some(commit)),
+                // Somebody has committed something meanwhile.
+                Err(error) if self.head().await != head => moved = Some(error),
+                Err(error) => return Err(error),
+            }
         }
-        let head = self.head().await;
-        let empty = || async { self.git(["hash-object", "-t", "tree", "/dev/null"]).await };
-        let before = match self.base_commit(base).await {
-            Some(before) => before,
-            None => empty().await?,
-        };
-        let now = self.snapshot().await?;
-        let base_tree = base_tree(base);
-        let dirty: BTreeSet<OsString> =
-            self.changed(&before, base_tree).await?.into_iter().collect();
-        let changed = self.changed(base_tree, &now).await?;
-        let mine: Vec<OsString> =
-            changed.into_iter().filter(|path| !dirty.contains(path)).collect();
-        // Its agent may have committed some of it itself.
-        let head_tree = match &head {
-            Some(head) => head.clone(),
-            None => empty().await?,
-        };
-        let open: BTreeSet<OsString> = self.changed(&head_tree, &now).await?.into_iter().collect();
-        let mine: Vec<OsString> = mine.into_iter().filter(|path| open.contains(path)).collect();
-        if mine.is_empty() {
-            return Ok(None);
-        }
-        let commit = self.commit_paths(head.as_deref(), &now, &mine, message).await?;
-        Ok(Some(commit))
+        Err(moved.unwrap_or_else(|| GitError::new("commit", "the branch moved all the time")))
     }
 
-    /// Makes a commit on top of `head` in which `paths` are as in the tree `now`.
-    async fn commit_paths(
+    /// Returns what is not committed, but for files that were not as committed at `base` already.
+    async fn changed_since(&self, base: &str, head: Option<&str>) -> Result<Changes, GitError> {
+        let empty = match (base_commit(base), head) {
+            (Some(_), Some(_)) => String::new(),
+            _ => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
+        };
+        let now = self.snapshot().await?;
+        let (before, base_tree) = (base_commit(base).unwrap_or(&empty), base_tree(base));
+        let dirty = self.changed(before, base_tree).await?.into_iter();
+        let dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
+        // Its agent may have committed some of it itself, and may have changed its mind after that.
+        let mut open = self.changed(head.unwrap_or(&empty), &now).await?;
+        let n_open = open.len();
+        open.retain(|change| !dirty.contains(&change.path));
+        let is_new_repository =
+            |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
+        if open.iter().any(is_new_repository) {
+            // Without a word about where it comes from, nobody else could get it.
+            let known = self.submodules(&now).await;
+            open.retain(|change| !is_new_repository(change) || known.contains(&change.path));
+        }
+        let whole = (open.len() == n_open).then_some(now);
+        Ok(Changes { changes: open, whole })
+    }
+
+    /// Returns the paths of the submodules that a tree declares.
+    async fn submodules(&self, tree: &str) -> BTreeSet<Vec<u8>> {
+        let blob = format!("{tree}:.gitmodules");
+        let args = ["config", "-z", "--blob", &blob, "--get-regexp", r"\.path$"].map(OsStr::new);
+        let listed = self.git_raw(None, &args).await.unwrap_or_default();
+        let entries = listed.split(|byte| *byte == 0);
+        let path = |entry: &[u8]| {
+            let end = entry.iter().position(|byte| *byte == b'\n')?;
+            entry.get(end + 1..).map(<[u8]>::to_owned)
+        };
+        entries.filter_map(path).collect()
+    }
+
+    /// Makes a commit on top of `head` with these changes.
+    async fn commit_changes(
         &self,
         head: Option<&str>,
-        now: &str,
-        paths: &[OsString],
+        mine: &Changes,
         message: &Message<'_>,
     ) -> Result<String, GitError> {
+        let info = index_info(&mine.changes);
+        let tree = match &mine.whole {
+            Some(whole) => whole.to_string(),
+            None => self.tree_with(head, &info).await?,
+        };
+        let mut text = format!("{}\n\n", message.subject);
+        if !message.body.trim().is_empty() {
+            text.extend([message.body.trim(), "\n\n"]);
+        }
+        text.extend([TRAILER, ": ", message.mark, "\n"]);
+        let merged = self.merge_head().await;
+        let mut args: Vec<&OsStr> = vec!["commit-tree".as_ref(), tree.as_ref()];
+        for parent in head.into_iter().chain(merged.as_deref()) {
+            args.extend(["-p".as_ref(), OsStr::new(parent)]);
+        }
+        let commit = match self.git_fed(None, &args, text.clone().into_bytes()).await {
+            Ok(commit) => commit,
+            // Most often because nobody has said who commits here.
+            Err(error) => {
+                let identity = self.identity().await;
+                if identity.is_empty() {
+                    return Err(error);
+                }
+                let args: Vec<&OsStr> = identity.iter().map(OsStr::new).chain(args).collect();
+                self.git_fed(None, &args, text.into_bytes()).await?
+            }
+        };
+        let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+        // The person's index first: a commit that is there is never looked after again.
+        self.update_index(None, &info).await?;
+        let old = head.map_or_else(|| "0".repeat(commit.len()), str::to_owned);
+        // Not if somebody has committed something meanwhile.
+        self.git(["update-ref", "-m", message.subject, "HEAD", &commit, &old]).await?;
+        if merged.is_some() {
+            self.git(["merge", "--quit"]).await?;
+        }
+        Ok(commit)
+    }
+
+    /// Returns the tree of a commit with these changes.
+    async fn tree_with(&self, head: Option<&str>, info: &[u8]) -> Result<String, GitError> {
         let index = self.scratch_index().await?;
         let made = async {
             match head {
                 Some(head) => self.with_index(&index, ["read-tree", head]).await?,
                 None => self.with_index(&index, ["read-tree", "--empty"]).await?,
             };
-            for some in paths.chunks(200) {
-                // Those that are in the tree are taken from it, the others are gone.
-                let mut list: Vec<&OsStr> = vec![
-                    "ls-tree".as_ref(),
-                    "-z".as_ref(),
-                    "--full-tree".as_ref(),
-                    now.as_ref(),
-                    "--".as_ref(),
-                ];
-                list.extend(some.iter().map(OsString::as_os_str));
-                let listed = self.git_raw(None, &list).await?;
-                let mut info = Vec::new();
-                let mut present = BTreeSet::new();
-                for entry in listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
-                    let tab = entry.iter().position(|byte| *byte == b'\t').unwrap_or(0);
-                    let (about, path) = (&entry[..tab], &entry[tab + 1..]);
-                    let words: Vec<&[u8]> = about.split(|byte| *byte == b' ').collect();
-                    let [mode, _kind, object] = words[..] else { continue };
-                    let place = [mode, b",", object, b",", path].concat();
-                    info.push(bytes_os(&place));
-                    present.insert(bytes_os(path));
-                }
-                let mut update: Vec<&OsStr> = vec!["update-index".as_ref(), "--add".as_ref()];
-                for place in &info {
-                    update.extend(["--cacheinfo".as_ref(), place.as_os_str()]);
-                }
-                let gone = some.iter().filter(|path| !present.contains(*path));
-                let gone: Vec<&OsStr> = gone.map(OsString::as_os_str).collect();
-                if !info.is_empty() {
-                    self.git_raw(Some(&index), &update).await?;
-                }
-                if !gone.is_empty() {
-                    let mut remove: Vec<&OsStr> =
-                        vec!["update-index".as_ref(), "--force-remove".as_ref(), "--".as_ref()];
-                    remove.extend(gone);
-                    self.git_raw(Some(&index), &remove).await?;
-                }
-            }
+            self.update_index(Some(&index), info).await?;
             self.with_index(&index, ["write-tree"]).await
         };
         let tree = made.await;
         let _ = std::fs::remove_file(&index);
-        let tree = tree?;
-        let text = format!(
-            "{}\n\n{}\n\n{TRAILER}: {}\n",
-            message.subject,
-            message.body.trim(),
-            message.mark
-        );
-        let text = text.replace("\n\n\n\n", "\n\n");
-        let mut args: Vec<String> = self.identity().await;
-        args.extend(["commit-tree".to_owned(), tree, "-m".to_owned(), text]);
-        if let Some(head) = head {
-            args.extend(["-p".to_owned(), head.to_owned()]);
-        }
-        let commit = self.git(args.iter().map(String::as_str)).await?;
-        let old = head.map_or_else(|| "0".repeat(commit.len()), str::to_owned);
-        // Not if somebody has committed something meanwhile.
-        self.git(["update-ref", "-m", message.subject, "HEAD", &commit, &old]).await?;
-        for some in paths.chunks(200) {
-            let mut reset: Vec<&OsStr> = vec!["reset".as_ref(), "-q".as_ref(), "--".as_ref()];
-            reset.extend(some.iter().map(OsString::as_os_str));
-            self.git_raw(None, &reset).await?;
-        }
-        Ok(commit)
+        tree
     }
 
-    /// Returns the commit of an iteration, if it was made.
-    pub(super) async fn find(&self, mark: &str) -> Result<Option<String>, GitError> {
-        if self.head().await.is_none() {
+    /// Returns what is being merged in a worktree of ours. What a person merges is theirs.
+    async fn merge_head(&self) -> Option<String> {
+        if !self.is_ours {
+            return None;
+        }
+        self.git(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).await.ok()
+    }
+
+    async fn update_index(&self, index: Option<&Path>, info: &[u8]) -> Result<(), GitError> {
+        let args = ["update-index", "--replace", "-z", "--index-info"].map(OsStr::new);
+        self.git_fed(index, &args, info.to_owned()).await.map(drop)
+    }
+
+    /// Returns the commit of an iteration, if it was made after `base`.
+    pub(super) async fn find(&self, base: &str, mark: &str) -> Result<Option<String>, GitError> {
+        let head = self.head().await;
+        self.find_from(head.as_deref(), base, mark).await
+    }
+
+    async fn find_from(
+        &self,
+        head: Option<&str>,
+        base: &str,
+        mark: &str,
+    ) -> Result<Option<String>, GitError> {
+        if head.is_none() || head == base_commit(base) {
             return Ok(None);
         }
-        let wanted = format!("{TRAILER}: {mark}");
-        let found = self
-            .git(["log", LOOKED_AT, "--format=%H%x00%B%x01", "--fixed-strings", "--grep", &wanted])
-            .await?;
-        // A longer number has the shorter one as its beginning.
-        let mut commits = found.split('\u{1}').filter_map(|entry| entry.trim().split_once('\0'));
-        let found = commits.find(|(_, text)| text.lines().any(|line| line == wanted));
+        // Another run may have had the same name long ago.
+        let range = base_commit(base).map_or_else(|| "HEAD".into(), |base| format!("{base}..HEAD"));
+        let format = format!("--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)");
+        let found = self.git(["log", &format, &range, "--"]).await?;
+        let found = found.lines().filter_map(|line| line.split_once(' '));
+        let found = found.into_iter().find(|(_, marks)| marks.split(' ').any(|one| one == mark));
         Ok(found.map(|(hash, _)| hash.to_owned()))
     }
 
@@ -215,21 +313,31 @@ impl Tree {
         Ok(format!("{head}:{tree}").into())
     }
 
-    async fn base_commit(&self, base: &str) -> Option<String> {
-        let (head, _) = base.split_once(':')?;
-        (!head.is_empty()).then(|| head.to_owned())
-    }
-
-    /// Returns the paths that differ between two trees.
-    async fn changed(&self, one: &str, other: &str) -> Result<Vec<OsString>, GitError> {
-        let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", one, other];
+    /// Returns what differs between two trees.
+    async fn changed(&self, one: &str, other: &str) -> Result<Vec<Change>, GitError> {
+        let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", one, other];
         let listed = self.git_raw(None, &args.map(OsStr::new)).await?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        Ok(paths.map(bytes_os).collect())
+        let mut fields = listed.split(|byte| *byte == 0);
+        let mut changes = Vec::new();
+        while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
+            // `:100644 100644 <object> <object> M`
+            let words: Vec<&[u8]> = about.split(|byte| *byte == b' ').collect();
+            let [was, mode, _, object, _] = words[..] else {
+                return Err(GitError::new("diff-tree", "an answer that cannot be understood"));
+            };
+            let was = was.strip_prefix(b":").unwrap_or(was).to_owned();
+            let (mode, object, path) = (mode.to_owned(), object.to_owned(), path.to_owned());
+            changes.push(Change { was, mode, object, path });
+        }
+        Ok(changes)
     }
 
     /// Brings another commit into this tree, which is clean; if that conflicts, the tree is as before.
     pub(super) async fn merge(&self, other: &str) -> Result<Merged, GitError> {
+        if self.merge_head().await.is_some() {
+            // One was cut off.
+            let _ = self.git(["merge", "--abort"]).await;
+        }
         let mut args = self.identity().await;
         args.extend(["merge", "--no-edit", "--no-verify", other].map(str::to_owned));
         let merged = self.git(args.iter().map(String::as_str)).await;
@@ -251,28 +359,47 @@ impl Tree {
 
     /// Makes a worktree of this repository on a branch, or takes the one that is there.
     pub(super) async fn worktree(&self, path: &Path, branch: &str) -> Result<Self, GitError> {
-        let tree = Self { directory: path.to_owned() };
-        if path.join(".git").exists() {
-            return Ok(tree);
+        let (root, within) = (path.to_owned(), self.within.clone());
+        let tree = Self { root, within, is_ours: true, index: None };
+        let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
+        if !path.join(".git").exists() {
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent).map_err(made)?;
+            }
+            self.git(["worktree", "prune"]).await?;
+            let path = path.to_string_lossy();
+            self.git(["worktree", "add", "--force", "-B", branch, &path, "HEAD"]).await?;
         }
-        if let Some(parent) = path.parent() {
-            let says = |error: std::io::Error| GitError {
-                verb: "worktree".into(),
-                says: error.to_string(),
-            };
-            std::fs::create_dir_all(parent).map_err(says)?;
-        }
-        self.git(["worktree", "prune"]).await?;
-        let path = path.to_string_lossy();
-        self.git(["worktree", "add", "--force", "-B", branch, &path, "HEAD"]).await?;
+        // What is not in the last commit is not there either.
+        std::fs::create_dir_all(tree.directory()).map_err(made)?;
         Ok(tree)
     }
 
-    /// Removes a worktree and its branch. What is not committed or not merged stays.
-    pub(super) async fn remove_worktree(&self, path: &Path, branch: &str) -> Result<(), GitError> {
+    /// Removes a worktree, unless there is something in it that is not committed. Its branch stays.
+    pub(super) async fn remove_worktree(&self, path: &Path) -> Result<(), GitError> {
         let path = path.to_string_lossy();
-        self.git(["worktree", "remove", &path]).await?;
-        self.git(["branch", "-d", branch]).await.map(drop)
+        self.git(["worktree", "remove", &path]).await.map(drop)
+    }
+
+    /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.
+    pub(super) async fn forget_merged(&self, prefix: &str) -> Result<(), GitError> {
+        let below = format!("refs/heads/{prefix}/");
+        let format = "--format=%(refname:short) %(worktreepath)";
+        let args = ["for-each-ref", "--merged=HEAD", format, &below].map(OsStr::new);
+        let merged = self.git_raw(None, &args).await?;
+        for line in String::from_utf8_lossy(&merged).lines() {
+            if let Some((branch, "")) = line.split_once(' ') {
+                self.git(["branch", "-d", branch]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the commit that the tree is at, if it is another one than before.
+    pub(super) async fn moved_since(&self, base: &str) -> Option<String> {
+        let head = self.head().await?;
+        let before = base_commit(base)?;
+        (head != before && self.is_ancestor(before, &head).await).then_some(head)
     }
 
     /// Gives a commit a name of its own, so that it is not lost.
@@ -298,8 +425,10 @@ impl Tree {
 
     /// Returns a copy of the index that can be changed; its times spare git from reading every file again.
     async fn scratch_index(&self) -> Result<PathBuf, GitError> {
-        let real = self.git(["rev-parse", "--git-path", "index"]).await?;
-        let real = self.directory.join(real);
+        let real = match &self.index {
+            Some(index) => index.clone(),
+            None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
+        };
         let name = format!("teamster-index-{:032x}", crate::secret::nonce());
         let scratch = real.with_file_name(name);
         // A repository without a commit has none. What changed in the same moment in which the index was written is known
@@ -333,17 +462,59 @@ impl Tree {
     }
 
     async fn git_raw(&self, index: Option<&Path>, args: &[&OsStr]) -> Result<Vec<u8>, GitError> {
+        self.git_fed(index, args, Vec::new()).await
+    }
+
+    /// Runs git at the root, with something to read; waits for others who hold a lock.
+    async fn git_fed(
+        &self,
+        index: Option<&Path>,
+        args: &[&OsStr],
+        input: Vec<u8>,
+    ) -> Result<Vec<u8>, GitError> {
+        let mut n_looks = 0;
+        loop {
+            match self.git_once(index, args, &input).await {
+                Err(error) if error.is_locked() && n_looks < LOCK_LOOKS => n_looks += 1,
+                done => return done,
+            }
+            tokio::time::sleep(LOCK_PATIENCE / LOCK_LOOKS).await;
+        }
+    }
+
+    async fn git_once(
+        &self,
+        index: Option<&Path>,
+        args: &[&OsStr],
+        input: &[u8],
+    ) -> Result<Vec<u8>, GitError> {
         let verb = args.iter().find(|arg| !arg.to_string_lossy().starts_with('-'));
         let verb = verb.map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
-        let failed = |says: String| GitError { verb: verb.clone(), says };
-        let mut command = process::command("git", &self.directory);
-        // No hook of the repository, and nobody is asked anything.
-        command.args(["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"]).args(args);
+        let failed = |says: String| GitError::new(&verb, says);
+        let mut command = process::command("git", &self.root);
+        // No hook of the repository, no program that it names, and nobody is asked anything.
+        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]);
+        command.args(["-c", "commit.gpgSign=false"]).args(args);
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_EDITOR", "true").env("LC_ALL", "C");
         if let Some(index) = index {
             command.env("GIT_INDEX_FILE", index);
         }
-        let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+        if !input.is_empty() {
+            command.stdin(Stdio::piped());
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let run = async {
+            let mut child = command.spawn()?;
+            let stdin = child.stdin.take();
+            let feed = async {
+                if let Some(mut stdin) = stdin {
+                    // If it does not read all of it, it says why.
+                    let _ = stdin.write_all(input).await;
+                }
+            };
+            tokio::join!(feed, child.wait_with_output()).1
+        };
+        let output = match tokio::time::timeout(PATIENCE, run).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return Err(failed(format!("it cannot be started: {error}"))),
             Err(_) => return Err(failed(format!("it took longer than {} s", PATIENCE.as_secs()))),
@@ -352,8 +523,33 @@ impl Tree {
             return Ok(output.stdout);
         }
         let says = String::from_utf8_lossy(&output.stderr);
-        Err(failed(says.trim().chars().take(SAYS_CHARS_MAX).collect()))
+        let says = says.trim().chars().take(SAYS_CHARS_MAX).collect();
+        Err(GitError { code: output.status.code(), ..failed(says) })
     }
+}
+
+impl GitError {
+    fn is_locked(&self) -> bool {
+        self.says.contains(".lock': File exists")
+    }
+}
+
+/// Returns changes in the words of `update-index --index-info`. What is gone comes first: a directory may have taken its
+/// place.
+fn index_info(changes: &[Change]) -> Vec<u8> {
+    let (gone, there): (Vec<&Change>, Vec<&Change>) =
+        changes.iter().partition(|change| change.is_gone());
+    let mut info = Vec::new();
+    for change in gone.into_iter().chain(there) {
+        for part in [&change.mode[..], b" ", &change.object, b"\t", &change.path, b"\0"] {
+            info.extend_from_slice(part);
+        }
+    }
+    info
+}
+
+fn base_commit(base: &str) -> Option<&str> {
+    base.split_once(':').map(|(commit, _)| commit).filter(|commit| !commit.is_empty())
 }
 
 fn base_tree(base: &str) -> &str {
@@ -364,3 +560,6 @@ fn bytes_os(bytes: &[u8]) -> OsString {
     use std::os::unix::ffi::OsStrExt;
     OsStr::from_bytes(bytes).to_owned()
 }
+
+#[cfg(test)]
+mod tests;

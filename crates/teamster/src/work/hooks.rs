@@ -12,7 +12,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 
-use crate::settings::{Configuration, FILE_NAME, Node, Problem, Value, Whole};
+use crate::settings::{self, Configuration, FILE_NAME, Node, Problem, Sources, Value, Whole};
 
 pub use running::{How, Outcome, Ran, Starter, Values};
 pub use shown::{payload, plain, word};
@@ -212,6 +212,19 @@ pub struct Hooks {
 }
 
 impl Hooks {
+    /// Returns what may run in a project, which need not be the one that the hub was started in.
+    pub fn in_project(configuration: &Configuration, project: &Path, trust: &Trust) -> Self {
+        if configuration.sources.project.as_deref() == Some(project) {
+            return Self::of(configuration, project, trust);
+        }
+        if !project.join(FILE_NAME).exists() {
+            return Self { users: configuration.settings.hooks.clone(), ..Self::default() };
+        }
+        let project = project.to_owned();
+        let sources = Sources { project: Some(project.clone()), ..configuration.sources.clone() };
+        Self::of(&settings::read(&sources), &project, trust)
+    }
+
     /// Returns what may run of a configuration in its project's directory. Reads what is trusted, so it can change from one
     /// call to the next.
     pub fn of(configuration: &Configuration, project: &Path, trust: &Trust) -> Self {

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use teamster_core::drive::{self, Drive, Next, Terms};
-use teamster_core::item::Status;
+use teamster_core::item::{Item, Status};
 use teamster_core::iteration::Open;
+use teamster_core::run::Run;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, RunName, State, run};
 use teamster_mcp::Hub as _;
@@ -134,6 +135,21 @@ pub(crate) async fn can_have_worktrees(directory: &Path) -> bool {
     }
 }
 
+/// Returns the root of the working tree that a directory is in, if it is in one.
+pub(crate) async fn root_of(directory: &Path) -> Option<PathBuf> {
+    Tree::at(directory).await.map(|tree| tree.root().to_owned())
+}
+
+/// Returns the items that were completed in an iteration.
+fn finished<'a>(run: &'a Run, open: &'a Open) -> impl Iterator<Item = &'a Arc<Item>> {
+    let touched = open.touched.iter().filter_map(|item| run.items.get(*item));
+    touched.filter(|item| item.status == Status::Completed && item.iteration == open.number)
+}
+
+fn finishes(run: &Run, open: &Open) -> bool {
+    finished(run, open).next().is_some()
+}
+
 /// One run on its way.
 struct Course<'a> {
     shared: &'a Shared,
@@ -165,9 +181,21 @@ impl<'a> Course<'a> {
             return;
         }
         if drive.terms.workers > 1 {
-            self.clear_up(drive).await;
+            self.clear_up().await;
+        }
+    }
+
+    /// Has it recorded that the run is over, when all that belongs to it is done: after that nobody looks again.
+    async fn end(&self, why: drive::Why) {
+        let state = self.shared.hub.state();
+        let Some(drive) = self.drive(&state) else { return };
+        if drive.terms.workers > 1 && state.runs.get(self.name).iterations.open().next().is_none() {
+            self.clear_up().await;
         }
         self.hook(Event::SessionEnd, &drive.terms, Values::default()).await;
+        if !self.shared.stop.is_cancelled() {
+            self.tell(drive::Command::End { why }).await;
+        }
     }
 
     /// Runs the hooks of a moment; what is for agents is kept for the next.
@@ -175,7 +203,7 @@ impl<'a> Course<'a> {
         let directory = Path::new(&*terms.directory);
         let configuration = self.shared.configured.current();
         let trust = hooks::Trust::of(&self.shared.data);
-        let hooks = Hooks::of(&configuration, directory, &trust);
+        let hooks = Hooks::in_project(&configuration, directory, &trust);
         if !hooks.has(event) {
             return;
         }
@@ -218,7 +246,7 @@ impl<'a> Course<'a> {
                 }
                 Next::Begin { plans } => self.begin(worker, plans).await,
                 Next::Finish(open) => self.finish(&open).await,
-                Next::End(why) => self.tell(drive::Command::End { why }).await,
+                Next::End(why) => self.end(why).await,
             }
         }
     }
@@ -256,19 +284,21 @@ impl<'a> Course<'a> {
     async fn begin(&self, worker: u32, plans: bool) {
         let hub = &self.shared.hub;
         let Some(drive) = self.drive(&hub.state()) else { return };
-        if drive.n_failures > 0 && !self.waited(drive.n_failures).await {
+        let n_failures = drive.n_failures.div_ceil(drive.terms.workers.max(1));
+        if n_failures > 0 && !self.waited(n_failures).await {
             return;
         }
         let main = Path::new(&*drive.terms.directory);
-        let prepared = match Tree::at(main).await {
-            Some(tree) if drive.terms.commits => self.prepare(&tree, &drive, worker).await,
-            Some(_) | None => Ok((main.to_owned(), None)),
+        let tree = if drive.terms.commits { Tree::at(main).await } else { None };
+        let prepared = match tree {
+            Some(tree) => self.prepare(&tree, &drive, worker).await,
+            None => Ok((main.to_owned(), None)),
         };
         let (directory, base) = match prepared {
             Ok(prepared) => prepared,
             Err(problem) => {
                 let says = format!("the files could not be looked at: {problem}").into();
-                return self.tell(drive::Command::End { why: drive::Why::Failed { says } }).await;
+                return self.end(drive::Why::Failed { says }).await;
             }
         };
         if !plans {
@@ -311,7 +341,7 @@ impl<'a> Course<'a> {
             Some(carried) => carried.clone(),
             None => tree.base().await?,
         };
-        Ok((tree.directory().to_owned(), Some(base)))
+        Ok((tree.directory(), Some(base)))
     }
 
     /// Does what comes after an iteration's agent.
@@ -323,10 +353,23 @@ impl<'a> Course<'a> {
             .and_then(|agent| agent.outcome.as_ref())
             .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
         let committed = match &open.base {
-            Some(base) if completed => self.commit(&state, &drive, open, base).await,
+            // What was finished stays so, whatever became of its agent after that.
+            Some(base) if completed || finishes(state.runs.get(self.name), open) => {
+                self.commit(&state, &drive, open, base).await
+            }
+            Some(base) if drive.terms.workers > 1 => {
+                self.set_aside(&state, &drive, open, base).await.map(|()| None)
+            }
             Some(_) | None => Ok(None),
         };
+        if self.shared.stop.is_cancelled() {
+            // It may have been cut short, and is done again when the hub starts again.
+            return;
+        }
         self.hooks_after(&state, &drive, open, completed, &committed).await;
+        if self.shared.stop.is_cancelled() {
+            return;
+        }
         let (commit, problem) = match committed {
             Ok(commit) => (commit.map(Into::into), None),
             Err(problem) => {
@@ -346,7 +389,7 @@ impl<'a> Course<'a> {
         completed: bool,
         committed: &Result<Option<String>, git::GitError>,
     ) {
-        if open.plans && completed {
+        if open.plans && completed && committed.is_ok() {
             return;
         }
         let iteration = Some(open.number.into());
@@ -357,20 +400,23 @@ impl<'a> Course<'a> {
             ..Values::default()
         };
         let run = state.runs.get(self.name);
-        for item in open.touched.iter().filter_map(|item| run.items.get(*item)) {
-            if item.status == Status::Completed && item.iteration == open.number {
-                let id = item.id.to_string();
-                let values =
-                    Values { item_id: id, item_content: item.content.to_string(), ..values() };
-                self.hook(Event::OnItemComplete, &drive.terms, values).await;
+        for item in finished(run, open) {
+            let id = item.id.to_string();
+            let values = Values { item_id: id, item_content: item.content.to_string(), ..values() };
+            self.hook(Event::OnItemComplete, &drive.terms, values).await;
+        }
+        let error = match committed {
+            Ok(_) if completed => {
+                return self.hook(Event::PostIteration, &drive.terms, values()).await;
             }
-        }
-        if completed {
-            return self.hook(Event::PostIteration, &drive.terms, values()).await;
-        }
-        let outcome = state.agents.get(open.agent.as_str()).and_then(|agent| agent.outcome.clone());
-        let error = outcome.map(|outcome| outcome.summary).unwrap_or_default();
-        let values = Values { error: error.to_string(), ..values() };
+            Err(problem) => problem.to_string(),
+            Ok(_) => {
+                let agent = state.agents.get(open.agent.as_str());
+                let outcome = agent.and_then(|agent| agent.outcome.as_ref());
+                outcome.map(|outcome| outcome.summary.to_string()).unwrap_or_default()
+            }
+        };
+        let values = Values { error, ..values() };
         self.hook(Event::OnError, &drive.terms, values).await;
     }
 
@@ -385,16 +431,22 @@ impl<'a> Course<'a> {
         let main = Path::new(&*drive.terms.directory);
         let Some(main) = Tree::at(main).await else { return Ok(None) };
         let mark = format!("{}#{}", self.name, open.number);
-        if let Some(known) = main.find(&mark).await? {
-            return Ok(Some(known));
-        }
         let (subject, body) = self.words(state, open);
         let message = Message { subject: &subject, body: &body, mark: &mark };
         if drive.terms.workers == 1 {
-            return main.commit(base, &message).await;
+            let commit = main.commit(base, &message).await?;
+            // Its agent may have committed all of it itself.
+            return Ok(match commit {
+                Some(commit) => Some(commit),
+                None => main.moved_since(base).await,
+            });
+        }
+        if let Some(known) = main.find(base, &mark).await? {
+            return Ok(Some(known));
         }
         let tree = self.worktree_of(&main, open.worker).await?;
-        let Some(commit) = tree.commit(base, &message).await? else { return Ok(None) };
+        let made = tree.commit(base, &message).await?;
+        let Some(commit) = self.not_in(&main, &tree, made).await else { return Ok(None) };
         let _one_at_a_time = self.merges.lock().await;
         self.take_over(&main, &tree, drive, open, &commit).await
     }

@@ -223,7 +223,7 @@ async fn a_prompt_without_a_script_is_answered_kindly() {
 #[tokio::test]
 async fn a_wrong_script_is_not_begun_and_a_step_that_fails_ends_it() {
     check("! say first\n! dance", expect![[r#"
-        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit" }
+        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit" }
     "#]]).await;
     check(
         "! call task-list",

@@ -70,6 +70,23 @@ impl Project {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
+    /// The same, waiting for others who use the repository at this moment, as a person would.
+    pub(crate) fn git_patiently(&self, args: &[&str]) {
+        for _ in 0..100 {
+            let mut git = Command::new("git");
+            git.current_dir(&self.path).args(["-c", "user.name=Ann"]);
+            let done = git.args(["-c", "user.email=ann@example.org"]).args(args).output();
+            let done = done.expect("git runs");
+            let says = String::from_utf8_lossy(&done.stderr).into_owned();
+            if done.status.success() {
+                return;
+            }
+            assert!(says.contains(".lock") || says.contains("cannot lock ref"), "{args:?}: {says}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("{args:?}: the repository is locked");
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path.join(name), text).expect("it can be written");
     }
@@ -89,8 +106,10 @@ impl Project {
     pub(crate) fn run(&self, more: &[&str]) -> Output {
         let (spec, template) = (self.aside("SPEC.md"), self.aside("template.md"));
         let directory = self.path.to_string_lossy();
-        let mut args =
-            vec!["run", &spec, "--headless", "--template", &template, "--dir", &directory];
+        let mut args = vec!["run", &spec, "--headless", "--template", &template];
+        if !more.contains(&"--dir") {
+            args.extend(["--dir", &directory]);
+        }
         args.extend(more);
         self.world.hub.run(&args)
     }
@@ -113,7 +132,7 @@ impl Project {
     }
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -232,11 +232,32 @@ impl Starter {
         *self.isolation.get_or_init(probe).await
     }
 
+    /// Runs the check of a run's project; returns how it ended and what it printed, as far as it is kept.
+    pub(crate) async fn check(
+        &self,
+        check: &Hook,
+        run: &str,
+        directory: &Path,
+        stop: &CancellationToken,
+    ) -> (How, String) {
+        let variables = vec![("TEAMSTER_RUN".into(), value(run))];
+        let mut printed = Printed::default();
+        let started = tokio::select! {
+            biased;
+            () = stop.cancelled() => return (How::Stopped, String::new()),
+            started = self.start(variables, check, directory) => started,
+        };
+        let how = match started {
+            Ok(started) => until_ended(started, check, &mut printed, stop).await,
+            Err(why) => How::NotStarted(why),
+        };
+        (how, printed.text().0)
+    }
+
     async fn start(
         &self,
-        event: Event,
+        variables: Vec<(OsString, OsString)>,
         hook: &Hook,
-        values: &Values,
         directory: &Path,
     ) -> Result<supervisor::Started, String> {
         let Some((program, args)) = hook.command.words().split_first() else {
@@ -250,7 +271,7 @@ impl Starter {
         let mut launch = Launch::new(id("hook"), program, self.isolation().await);
         launch.args = args.iter().map(Into::into).collect();
         launch.directory = directory.to_owned();
-        launch.environment = values.variables(event);
+        launch.environment = variables;
         launch.masked = vec![self.data.clone()];
         launch.joins_stderr = true;
         self.supervisor.launch(launch).await.map_err(|error| {
@@ -288,7 +309,7 @@ impl Hooks {
             let started = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                started = starter.start(event, hook, values, directory) => started,
+                started = starter.start(values.variables(event), hook, directory) => started,
             };
             let mut printed = Printed::default();
             let how = match started {

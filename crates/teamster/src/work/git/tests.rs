@@ -1,0 +1,429 @@
+//! What becomes of all kinds of files, in real repositories.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a broken fixture should panic, and a person's git is a program like any other"
+)]
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::{Merged, Message, Tree};
+
+/// A repository with one commit of one file.
+struct Repository {
+    directory: TempDir,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let repository = Self::without_a_commit();
+        repository.write("README", "read me\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "first"]);
+        repository
+    }
+
+    fn without_a_commit() -> Self {
+        let repository = Self { directory: tempfile::tempdir().expect("a directory") };
+        std::fs::create_dir(repository.path("")).expect("it can be made");
+        repository.git(&["init", "-q", "-b", "main"]);
+        repository
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory.path().join("repository").join(name)
+    }
+
+    fn git(&self, args: &[&str]) -> String {
+        self.git_in("", args)
+    }
+
+    fn git_in(&self, directory: &str, args: &[&str]) -> String {
+        let output = Command::new("git")
+            .current_dir(self.path(directory))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
+            .args(args)
+            .output()
+            .expect("git runs");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    fn write(&self, name: impl AsRef<Path>, text: &str) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("it can be");
+        std::fs::write(path, text).expect("it can be written");
+    }
+
+    async fn tree(&self) -> Tree {
+        Tree::at(&self.path("")).await.expect("it is a repository")
+    }
+
+    /// Returns the files of the last commit, with a letter for what happened to each.
+    fn committed(&self) -> Vec<String> {
+        let shown = self.git(&["show", "--format=", "--name-status", "--no-renames", "-z", "HEAD"]);
+        let fields: Vec<&str> = shown.split('\0').filter(|field| !field.is_empty()).collect();
+        fields.chunks(2).map(|pair| pair.join(" ")).collect()
+    }
+
+    fn n_commits(&self) -> usize {
+        self.git(&["rev-list", "--all"]).lines().count()
+    }
+
+    fn status(&self) -> String {
+        self.git(&["status", "--porcelain"])
+    }
+}
+
+const MESSAGE: Message<'_> = Message { subject: "did it", body: "all of it", mark: "SPEC#1" };
+
+/// Commits what `change` changes in a tree.
+async fn commits(tree: &Tree, change: impl FnOnce()) -> Option<String> {
+    let base = tree.base().await.expect("it can be looked at");
+    change();
+    tree.commit(&base, &MESSAGE).await.expect("it can be committed")
+}
+
+#[tokio::test]
+async fn all_kinds_of_files_are_committed_as_they_are() {
+    let repository = Repository::new();
+    for name in ["gone", "renamed from here", "mode", "becomes/a/file", "becomes a directory"] {
+        repository.write(name, "as before\n");
+    }
+    repository.write(".gitignore", "ignored\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    let tree = repository.tree().await;
+    let odd = [
+        "with space",
+        "with\nnewline",
+        "with\ttab",
+        "with \"quotes\"",
+        "'single'",
+        "*",
+        "[a]",
+        ":(top)x",
+        ":/",
+        "-rf",
+        "$(touch x)",
+        "ünïcødé",
+        "\u{1f600}",
+        "trailing ",
+        " leading",
+        "a\\b",
+        "#x",
+        "!x",
+    ];
+    let no_text = OsStr::from_bytes(b"\xff\xfe not UTF-8");
+    let commit = commits(&tree, || {
+        for name in odd {
+            let name = if name == ":/" { ":" } else { name };
+            repository.write(name, "odd\n");
+        }
+        repository.write(no_text, "odd\n");
+        repository.write("ignored", "not to be committed\n");
+        repository.write("deep/er/still", "deep\n");
+        std::fs::remove_file(repository.path("gone")).expect("it is there");
+        std::fs::rename(repository.path("renamed from here"), repository.path("to there"))
+            .expect("ok");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(repository.path("mode"), mode).expect("it is there");
+        symlink("nowhere", repository.path("link")).expect("it can be made");
+        std::fs::remove_dir_all(repository.path("becomes")).expect("it is there");
+        repository.write("becomes", "a file\n");
+        std::fs::remove_file(repository.path("becomes a directory")).expect("it is there");
+        repository.write("becomes a directory/x", "x\n");
+    });
+    let commit = commit.await.expect("something was changed");
+    assert_eq!(repository.git(&["rev-parse", "HEAD"]), commit);
+    assert_eq!(repository.status(), "");
+    let mut committed = repository.committed();
+    committed.retain(|line| !line.contains('\u{fffd}'));
+    assert_eq!(committed.len(), odd.len() + 10, "{committed:#?}");
+    for line in [
+        "D gone",
+        "D renamed from here",
+        "A to there",
+        "M mode",
+        "A link",
+        "A becomes",
+        "D becomes/a/file",
+    ] {
+        assert!(committed.iter().any(|one| one == line), "{line}: {committed:#?}");
+    }
+    assert!(repository.git(&["ls-files", "-s", "link"]).starts_with("120000"));
+    assert!(repository.git(&["ls-files", "-s", "mode"]).starts_with("100755"));
+    assert!(repository.git(&["ls-files", "-z"]).contains('\u{fffd}'));
+    let text = repository.git(&["log", "-1", "--format=%B"]);
+    assert_eq!(text, "did it\n\nall of it\n\nTeamster-Iteration: SPEC#1");
+    let base = tree.base().await.expect("it can be looked at");
+    assert_eq!(tree.commit(&base, &MESSAGE).await.expect("it can be"), None, "nothing is left");
+}
+
+/// A file's name can look like a pattern that means what the person has put ready to commit.
+#[tokio::test]
+async fn what_a_person_has_put_ready_stays_so() {
+    let repository = Repository::new();
+    repository.write("mine", "mine\n");
+    repository.write("README", "mine, too\n");
+    repository.git(&["add", "mine", "README"]);
+    repository.write("README", "and more\n");
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || {
+        repository.write("*", "theirs\n");
+        repository.write("mine", "changed by the agent\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A *"]);
+    assert_eq!(repository.status(), "MM README\nAM mine");
+    assert_eq!(repository.git(&["show", ":mine"]), "mine");
+}
+
+#[tokio::test]
+async fn in_a_directory_of_a_repository_all_that_was_changed_is_committed() {
+    let repository = Repository::new();
+    repository.write("sub/dir/kept", "kept\n");
+    repository.write("sub/gone", "gone\n");
+    repository.write("aside", "aside\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.write("aside", "the person's\n");
+    let tree = Tree::at(&repository.path("sub/dir")).await.expect("it is a repository");
+    assert_eq!(tree.directory(), std::fs::canonicalize(repository.path("sub/dir")).expect("it is"));
+    let commit = commits(&tree, || {
+        repository.write("sub/dir/new", "new\n");
+        repository.write("README", "changed\n");
+        std::fs::remove_file(repository.path("sub/gone")).expect("it is there");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["M README", "A sub/dir/new", "D sub/gone"]);
+    assert_eq!(repository.status(), " M aside");
+}
+
+#[tokio::test]
+async fn a_repository_without_a_commit_gets_its_first() {
+    let repository = Repository::without_a_commit();
+    repository.write("mine", "mine\n");
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || repository.write("new", "new\n")).await;
+    assert_eq!(commit, Some(repository.git(&["rev-parse", "HEAD"])));
+    assert_eq!(repository.committed(), ["A new"]);
+    assert_eq!(repository.status(), "?? mine");
+}
+
+#[tokio::test]
+async fn a_detached_head_moves_and_no_branch_does() {
+    let repository = Repository::new();
+    repository.git(&["checkout", "-q", "--detach"]);
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || repository.write("new", "new\n")).await;
+    assert_eq!(commit, Some(repository.git(&["rev-parse", "HEAD"])));
+    assert_eq!(repository.git(&["log", "--format=%s", "main"]), "first");
+    assert_eq!(repository.status(), "");
+}
+
+#[tokio::test]
+async fn repositories_within_are_left_alone() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let nest = |name: &str, has_commit: bool| {
+        repository.write(format!("{name}/file"), "file\n");
+        repository.git_in(name, &["init", "-q"]);
+        if has_commit {
+            repository.git_in(name, &["add", "-A"]);
+            repository.git_in(name, &["commit", "-q", "-m", "nested"]);
+        }
+    };
+    nest("was here", true);
+    let commit = commits(&tree, || {
+        nest("with a commit", true);
+        nest("without", false);
+        repository.write("new", "new\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+    // A submodule says where it comes from, so it can be committed.
+    let commit = commits_next(&tree, "SPEC#2", || {
+        let declared =
+            "[submodule \"with a commit\"]\n\tpath = with a commit\n\turl = ./elsewhere\n";
+        repository.write(".gitmodules", declared);
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A .gitmodules"], "it was there before");
+}
+
+async fn commits_next(tree: &Tree, mark: &str, change: impl FnOnce()) -> Option<String> {
+    let base = tree.base().await.expect("it can be looked at");
+    change();
+    tree.commit(&base, &Message { mark, ..MESSAGE }).await.expect("it can be committed")
+}
+
+/// So that no run stops because of a file that git cannot read either.
+#[tokio::test]
+async fn what_cannot_be_read_is_not_committed() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    repository.write("secret", "secret\n");
+    let mode = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(repository.path("secret"), mode).expect("it is there");
+    commits(&tree, || repository.write("new", "new\n")).await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+}
+
+#[tokio::test]
+async fn an_agent_may_commit_itself_or_go_back() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = tree.base().await.expect("it can be looked at");
+    let commit = commits(&tree, || {
+        repository.write("by itself", "x\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "by itself"]);
+        repository.write("left", "x\n");
+    });
+    commit.await.expect("something is left");
+    assert_eq!(repository.committed(), ["A left"]);
+    assert_eq!(repository.status(), "");
+    assert_eq!(tree.moved_since(&base).await, Some(repository.git(&["rev-parse", "HEAD"])));
+    let commit = commits_next(&tree, "SPEC#2", || {
+        repository.git(&["reset", "-q", "--hard", "HEAD~2"]);
+        repository.write("after all", "x\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A after all"]);
+    assert_eq!(repository.git(&["log", "--format=%s"]), "did it\nfirst");
+    assert_eq!(repository.status(), "");
+    // One that changes its mind about what it has committed.
+    let commit = commits_next(&tree, "SPEC#3", || {
+        repository.write("not to be", "x\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "by itself"]);
+        std::fs::remove_file(repository.path("not to be")).expect("it is there");
+    });
+    commit.await.expect("something is left");
+    assert_eq!(repository.committed(), ["D not to be"]);
+    assert_eq!(repository.status(), "");
+}
+
+/// Another run may have had the same name long ago, and what agents write may look like a mark.
+#[tokio::test]
+async fn a_mark_counts_only_where_it_can_be_meant() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    commits(&tree, || repository.write("a", "a\n")).await.expect("something was changed");
+    let again = commits(&tree, || repository.write("b", "b\n")).await;
+    assert_eq!(repository.committed(), ["A b"]);
+    assert_eq!(repository.n_commits(), 3, "{again:?}");
+    let base = tree.base().await.expect("it can be looked at");
+    let body = "it says\n\nTeamster-Iteration: SPEC#3";
+    repository.write("c", "c\n");
+    let spoof = Message { subject: "Teamster-Iteration: SPEC#3", body, mark: "SPEC#33" };
+    tree.commit(&base, &spoof).await.expect("it can be committed").expect("something was changed");
+    assert_eq!(tree.find(&base, "SPEC#3").await.expect("it can be looked for"), None);
+    assert!(tree.find(&base, "SPEC#33").await.expect("it can be looked for").is_some());
+    repository.write("d", "d\n");
+    assert!(
+        tree.commit(&base, &Message { mark: "SPEC#3", ..MESSAGE }).await.expect("ok").is_some()
+    );
+}
+
+/// A hub that is killed at any point does the rest when it starts again.
+#[tokio::test]
+async fn a_commit_is_made_once_however_often_it_is_asked_for() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = tree.base().await.expect("it can be looked at");
+    repository.write("new", "new\n");
+    let first = tree.commit(&base, &MESSAGE).await.expect("it can be committed");
+    // What others do in between changes nothing about it.
+    repository.write("later", "later\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "later"]);
+    repository.write("later still", "later\n");
+    assert_eq!(tree.commit(&base, &MESSAGE).await.expect("it can be committed"), first);
+    assert_eq!(repository.n_commits(), 3);
+    assert_eq!(repository.status(), "?? \"later still\"");
+}
+
+#[tokio::test]
+async fn a_lock_is_waited_for_and_nothing_is_half_done_if_it_stays() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = tree.base().await.expect("it can be looked at");
+    repository.write("new", "new\n");
+    repository.write(".git/index.lock", "");
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("it is locked").to_string();
+    assert!(error.contains("index.lock"), "{error}");
+    assert_eq!(repository.n_commits(), 1);
+    let lock = repository.path(".git/index.lock");
+    let unlock = async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        std::fs::remove_file(lock).expect("it is there");
+    };
+    let (commit, ()) = tokio::join!(tree.commit(&base, &MESSAGE), unlock);
+    assert!(commit.expect("it is waited for").is_some());
+    assert_eq!(repository.status(), "");
+}
+
+#[tokio::test]
+async fn five_thousand_files_are_committed_at_once() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || {
+        for n in 0..5_000 {
+            repository.write(format!("many/{}/file {n}", n % 50), "x\n");
+        }
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed().len(), 5_000);
+    assert_eq!(repository.status(), "");
+}
+
+#[tokio::test]
+async fn worktrees_are_merged_and_their_merges_finished() {
+    let repository = Repository::new();
+    repository.write("sub/file", "a\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    let main = Tree::at(&repository.path("sub")).await.expect("it is a repository");
+    let path = repository.directory.path().join("worktree");
+    let tree = main.worktree(&path, "teamster/one").await.expect("it can be made");
+    assert_eq!(tree.directory(), path.join("sub"));
+    let base = tree.base().await.expect("it can be looked at");
+    std::fs::write(path.join("sub/file"), "b\n").expect("it can be written");
+    let theirs = tree.commit(&base, &MESSAGE).await.expect("ok").expect("something was changed");
+    repository.write("sub/file", "c\n");
+    repository.git(&["commit", "-q", "-a", "-m", "third"]);
+    let head = main.head().await.expect("it has one");
+    let conflicts = Merged::Conflicts(vec!["sub/file".to_owned()]);
+    assert_eq!(tree.merge(&head).await.expect("git runs"), conflicts);
+    // An agent merges, puts it right, and leaves the rest to us.
+    main.keep("teamster/kept", &theirs).await.expect("it can be kept");
+    tree.reset_to(&head).await.expect("it can be reset");
+    let base = tree.base().await.expect("it can be looked at");
+    let merge = Command::new("git").current_dir(&path).args(["merge", "teamster/kept"]).output();
+    assert!(!merge.expect("git runs").status.success(), "it conflicts");
+    std::fs::write(path.join("sub/file"), "b and c\n").expect("it can be written");
+    let merged = tree.commit(&base, &Message { mark: "SPEC#2", ..MESSAGE }).await;
+    let merged = merged.expect("it can be committed").expect("something was changed");
+    assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
+    main.fast_forward(&merged).await.expect("it follows");
+    assert_eq!(repository.git(&["show", "HEAD:sub/file"]), "b and c");
+    main.forget_merged("teamster").await.expect("they can be removed");
+    let branches = "--format=%(refname:short)";
+    assert_eq!(repository.git(&["branch", branches]), "main\nteamster/one");
+    main.remove_worktree(&path).await.expect("it can be removed");
+    main.forget_merged("teamster").await.expect("they can be removed");
+    assert_eq!(repository.git(&["branch", branches]), "main");
+    assert_eq!(repository.status(), "");
+}
