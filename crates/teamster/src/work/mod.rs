@@ -156,13 +156,21 @@ struct Course<'a> {
     name: &'a RunName,
     /// Work is taken over by one worker at a time.
     merges: tokio::sync::Mutex<()>,
+    /// Git makes worktrees of one repository one at a time.
+    worktrees: tokio::sync::Mutex<()>,
     /// What hooks said since the last iteration began, for the next.
     said: Mutex<Vec<String>>,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
-        Self { shared, name, merges: tokio::sync::Mutex::default(), said: Mutex::default() }
+        Self {
+            shared,
+            name,
+            merges: tokio::sync::Mutex::default(),
+            worktrees: tokio::sync::Mutex::default(),
+            said: Mutex::default(),
+        }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -335,7 +343,10 @@ impl<'a> Course<'a> {
     ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
         let tree = match drive.terms.workers {
             1 => main.clone(),
-            _ => self.worktree(main, drive, worker).await?,
+            _ => {
+                let _one_at_a_time = self.worktrees.lock().await;
+                self.worktree(main, drive, worker).await?
+            }
         };
         let base = match drive.carried.get(&worker) {
             Some(carried) => carried.clone(),
