@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::compaction::Fate;
 use crate::ids::{ItemId, TokenId};
 use crate::text::{self, BadText};
+use crate::yak::YakId;
 use crate::{PrincipalName, Record, Summary};
 
 /// As many items as one call may add; a plan for a large spec fits, a runaway loop does not.
@@ -104,6 +105,8 @@ pub struct Item {
     pub iteration: u32,
     /// Whoever has it in progress.
     pub holder: Option<Holder>,
+    /// The yak that it is about, which is shorn with it.
+    pub yak: Option<YakId>,
 }
 
 /// An item's place in a list: by status, then priority, then age.
@@ -135,6 +138,8 @@ pub enum Command {
     },
     /// Takes the next ready item, if there is one.
     Claim,
+    /// Makes an item of a yak.
+    AddYak { yak: String },
     /// Changes what an item says.
     Edit { item: String, content: String },
 }
@@ -163,6 +168,11 @@ pub enum Event {
     Edited {
         id: ItemId,
         content: Arc<str>,
+    },
+    /// It is about a yak.
+    Linked {
+        id: ItemId,
+        yak: YakId,
     },
     /// Its holder ended before finishing it; it is remaining again.
     Released {
@@ -348,6 +358,7 @@ impl Items {
                 let next = own.or_else(|| self.ready().find(|item| !reserved.contains(&item.id)));
                 Ok(next.map(|item| Event::Claimed { id: item.id }).into_iter().collect())
             }
+            Command::AddYak { .. } => unreachable!("this is decided where yaks are at hand"),
             Command::Edit { item, content } => {
                 let item = self.find(item.trim())?;
                 let content = text::body("content", content)?;
@@ -460,6 +471,7 @@ impl Items {
                     depends_on: Vec::new(),
                     iteration,
                     holder,
+                    yak: None,
                 });
             }
             Event::Updated { id, status, priority, depends_on } => self.change(*id, |item| {
@@ -483,6 +495,7 @@ impl Items {
             Event::Edited { id, content } => {
                 self.change(*id, |item| item.content = content.clone())
             }
+            Event::Linked { id, yak } => self.change(*id, |item| item.yak = Some(yak.clone())),
             Event::Released { id } => self.change(*id, |item| {
                 item.status = Status::Remaining;
                 item.holder = None;
@@ -567,7 +580,9 @@ impl Event {
     pub(crate) fn fate(&self) -> Fate {
         let place = |id: &ItemId, what| format!("{id} {what}");
         match self {
-            Self::Added { .. } | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
+            Self::Added { .. }
+            | Self::Linked { .. }
+            | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
             // Iterations remember what was begun and finished in them.
             Self::Claimed { .. } => Fate::Kept,
             Self::Updated { status: Some(status), .. } if *status != Status::Remaining => {
@@ -591,6 +606,7 @@ impl Event {
             | Self::Updated { id, .. }
             | Self::Claimed { id }
             | Self::Edited { id, .. }
+            | Self::Linked { id, .. }
             | Self::Released { id } => *id,
         }
     }
@@ -604,6 +620,7 @@ impl Event {
             Self::Added { .. }
             | Self::Updated { .. }
             | Self::Edited { .. }
+            | Self::Linked { .. }
             | Self::Released { .. } => None,
         }
     }
@@ -612,7 +629,10 @@ impl Event {
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Added { content, .. } | Self::Edited { content, .. } => content.len(),
-            Self::Updated { .. } | Self::Claimed { .. } | Self::Released { .. } => 0,
+            Self::Updated { .. }
+            | Self::Claimed { .. }
+            | Self::Linked { .. }
+            | Self::Released { .. } => 0,
         }
     }
 
@@ -644,6 +664,7 @@ impl Event {
                 )
             }
             Self::Claimed { id } => Summary::new("take", format!("{id} claimed")),
+            Self::Linked { id, yak } => Summary::new("yak", format!("{id} is about the yak {yak}")),
             Self::Edited { id, content } => {
                 Summary::new("edit", format!("{id} says now: {}", shortened(content)))
             }

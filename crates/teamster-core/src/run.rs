@@ -300,7 +300,7 @@ fn leaves_something_unfinished(event: &Event) -> bool {
             status.is_some_and(|status| !status.is_finished())
         }
         Event::Item(item::Event::Claimed { .. } | item::Event::Released { .. }) => true,
-        Event::Item(item::Event::Edited { .. }) => false,
+        Event::Item(item::Event::Edited { .. } | item::Event::Linked { .. }) => false,
         Event::Note(_)
         | Event::Iteration(_)
         | Event::Drive(_)

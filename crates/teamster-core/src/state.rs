@@ -22,7 +22,7 @@ use crate::role::{Role, Roles};
 use crate::run::Runs;
 use crate::team::{Team, Teams};
 use crate::token::{self, Kind, Tokens};
-use crate::yak::Yaks;
+use crate::yak::{self, Yaks};
 use crate::{
     Command, Event, PrincipalName, Record, Refusal, RunName, TeamName, Timestamp, item, iteration,
     run,
@@ -133,9 +133,24 @@ impl State {
             Command::Run { run, what: run::Command::Drive(command) } => {
                 self.drive(run, command, cx)?
             }
+            Command::Run { run, what: run::Command::Item(item::Command::AddYak { yak }) } => {
+                self.add_yak(run, yak, cx)?
+            }
             Command::Run { run, what } => {
                 let events = self.runs.decide(run, what, cx)?;
-                events.into_iter().map(|what| Event::Run { run: run.clone(), what }).collect()
+                // What is completed in an iteration is shorn with its commit.
+                let is_apart = self.runs.get(run).iterations.of(&cx.caller.principal).is_none();
+                let completed = events.iter().filter_map(|event| match event {
+                    run::Event::Item(item::Event::Updated {
+                        id,
+                        status: Some(item::Status::Completed),
+                        ..
+                    }) if is_apart => Some(*id),
+                    _ => None,
+                });
+                let shorn = self.shorn(run, completed, None, cx);
+                let events = events.into_iter().map(|what| Event::Run { run: run.clone(), what });
+                events.chain(shorn).collect()
             }
             Command::Yak(command) => {
                 self.yaks.decide(command, cx)?.into_iter().map(Event::Yak).collect()
@@ -322,6 +337,50 @@ impl State {
         }
     }
 
+    /// Makes an item of a yak, which is being worked on from then on.
+    fn add_yak(&self, name: &RunName, yak: &str, cx: &Context) -> Result<Vec<Event>, Refusal> {
+        if cx.caller.kind == Kind::Agent {
+            return Err(Refusal::Run(drive::Refusal::OperatorsOnly.into()));
+        }
+        let yak = self.yaks.find(yak)?;
+        let content = match &*yak.description {
+            "" => yak.title.to_string(),
+            description => format!("{}\n\n{description}", yak.title),
+        };
+        let new = item::NewItem { content, status: None, priority: None };
+        let add = run::Command::Item(item::Command::Add(vec![new]));
+        let mut events = self.runs.decide(name, &add, cx)?;
+        let linked = events.iter().find_map(|event| match event {
+            run::Event::Item(item::Event::Added { id, .. }) => {
+                Some(item::Event::Linked { id: *id, yak: yak.id.clone() })
+            }
+            _ => None,
+        });
+        events.extend(linked.map(run::Event::Item));
+        let (yak, to) = (yak.id.to_string(), yak::Status::Shaving);
+        let moved = self.yaks.decide(&yak::Command::Move { yak, to, commit: None }, cx)?;
+        let events = events.into_iter().map(|what| Event::Run { run: name.clone(), what });
+        Ok(events.chain(moved.into_iter().map(Event::Yak)).collect())
+    }
+
+    /// Returns what shears the yaks that items are about which are done.
+    fn shorn(
+        &self,
+        name: &RunName,
+        items: impl Iterator<Item = crate::ids::ItemId>,
+        commit: Option<&str>,
+        cx: &Context,
+    ) -> Vec<Event> {
+        let run = self.runs.get(name);
+        let yaks = items.filter_map(|item| run.items.get(item)?.yak.as_ref());
+        let moves = yaks.filter_map(|yak| {
+            let (yak, to, commit) =
+                (yak.to_string(), yak::Status::Shorn, commit.map(str::to_owned));
+            self.yaks.decide(&yak::Command::Move { yak, to, commit }, cx).ok()
+        });
+        moves.flatten().map(Event::Yak).collect()
+    }
+
     /// Decides how a run is worked off; its agents are drafted and ended with it.
     fn drive(
         &self,
@@ -377,7 +436,13 @@ impl State {
                 let end = drive::end(run, open, agent, commit.clone(), problem.as_deref());
                 let end = Arc::new(end);
                 let ended = iteration::Event::Ended { iteration: *iteration, end };
-                Ok(vec![of_run(run::Event::Iteration(ended))])
+                let done = open.touched.iter().copied().filter(|item| {
+                    run.items.get(*item).is_some_and(|item| item.status == item::Status::Completed)
+                });
+                let short = commit.as_deref().map(|commit| &commit[..commit.len().min(12)]);
+                let shorn = self.shorn(name, done, short, cx);
+                let ended = of_run(run::Event::Iteration(ended));
+                Ok([ended].into_iter().chain(shorn).collect())
             }
             drive::Command::Begin { .. }
             | drive::Command::Tell { .. }

@@ -396,3 +396,42 @@ fn two_runs_that_commit_have_no_directory_in_common() {
     }
     begin("/projects", true).unwrap();
 }
+
+#[test]
+fn a_yak_is_worked_on_as_an_item_and_shorn_with_its_commit() {
+    use crate::yak::{self, Kind as YakKind, NewYak, Priority};
+    let mut world = World::begin(terms(1));
+    let yak = |title: &str| {
+        let (title, description) = (title.to_owned(), "it is hairy".to_owned());
+        let (kind, priority) = (YakKind::Bug, Priority::new(1).unwrap());
+        yak::Command::Create(NewYak { title, kind, priority, description, parent: None })
+    };
+    let mut yaks = Vec::new();
+    for title in ["leak", "noise"] {
+        for event in world.given.by("eve", Any::Yak(yak(title))) {
+            if let crate::Event::Yak(yak::Event::Created { id, .. }) = event {
+                yaks.push(id.to_string());
+            }
+        }
+    }
+    let add = |yak: &str| in_run(run::Command::Item(item::Command::AddYak { yak: yak.to_owned() }));
+    let refused = world.given.decide("ann", add(&yaks[0])).unwrap_err().to_string();
+    assert!(refused.contains("operator"), "{refused}");
+    for yak in &yaks {
+        world.given.by("eve", add(yak));
+    }
+    let stands = |world: &World, n: usize| {
+        let yak = world.given.state.yaks.find(&yaks[n]).unwrap();
+        (yak.status, yak.commit.as_ref().map(ToString::to_string))
+    };
+    assert_eq!(stands(&world, 0), (yak::Status::Shaving, None));
+    let planner = world.begin_next(0);
+    world.ended(&planner, Ending::Completed);
+    world.finish(0, None);
+    world.work(0, "TAS-1");
+    assert_eq!(stands(&world, 0), (yak::Status::Shorn, Some("abc".to_owned())));
+    // By hand, too.
+    world.given.by("eve", crate::testing::set("TAS-2", Status::Completed));
+    assert_eq!(stands(&world, 1), (yak::Status::Shorn, None));
+    world.given.compacted();
+}

@@ -359,6 +359,8 @@ struct EditItem {
     status: Option<String>,
     priority: Option<i64>,
     depends_on: Option<String>,
+    /// A yak to make an item of.
+    yak: Option<String>,
 }
 
 async fn edit_item(
@@ -373,6 +375,11 @@ async fn edit_item(
     let status = status.map_err(|refusal| bad(refusal.to_string()))?;
     let priority = asked.priority.map(Priority::new).transpose();
     let priority = priority.map_err(|refusal| bad(refusal.to_string()))?;
+    if let Some(yak) = asked.yak {
+        let what = run::Command::Item(item::Command::AddYak { yak });
+        submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
+        return Ok(Json(shown(&api.hub.state(), &name)));
+    }
     let commands = match (asked.item, asked.content) {
         (None, Some(content)) => {
             vec![item::Command::Add(vec![NewItem { content, status, priority }])]

@@ -371,13 +371,17 @@ pub(super) struct ItemArgs {
     /// Another item that must be done first
     #[arg(long, value_name = "ITEM")]
     depends_on: Option<String>,
+
+    /// Make an item of this yak, which is shorn when the item is completed
+    #[arg(long, value_name = "YAK", conflicts_with_all = ["item", "content", "status", "priority", "depends_on"])]
+    yak: Option<String>,
 }
 
 pub(super) async fn item(data: &DataFiles, args: ItemArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let asked = json!({
         "item": args.item, "content": args.content, "status": args.status, "priority": args.priority,
-        "depends_on": args.depends_on,
+        "depends_on": args.depends_on, "yak": args.yak,
     });
     let view = client.post(&format!("/api/runs/{}/items", in_path(&args.run)), &asked).await?;
     for item in view["item_list"].as_array().into_iter().flatten() {
