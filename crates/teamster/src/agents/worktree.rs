@@ -6,6 +6,10 @@ use std::time::Duration;
 use teamster_agents::process;
 use teamster_core::TeamName;
 use teamster_core::conversation::Conversation;
+use tokio::sync::Mutex;
+
+/// Held while a worktree is made: git is confused by two that are made at once.
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A checkout of a big repository takes a while.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -35,6 +39,7 @@ pub(super) async fn ensure(
     }
     let prefix = git(repository, &["rev-parse".as_ref(), "--show-prefix".as_ref()]).await?;
     let directory = path.join(prefix.trim());
+    let _one_at_a_time = ONE_AT_A_TIME.lock().await;
     if path.join(".git").exists() {
         return Ok(directory);
     }
