@@ -147,14 +147,10 @@ mod tests {
             token TOK-1 created for ann (full)
             token TOK-2 created for bob (full)
             TAS-1 added (P2): a
-            TAS-1 claimed
             NOT-1 (stuck): b
             iteration 1: c
             yak yak-6869 created (bug, p2): d
             f goes on as ERRAND-1
-            TAS-1 now completed
-            TAS-1 now remaining
-            TAS-1 now in_progress
             TAS-1 now blocked"#]]
         .assert_eq(&shown.join("\n"));
     }

@@ -327,7 +327,8 @@ pub(crate) fn end(
         && run.iterations.summary(open.number).is_some();
     let is_idle =
         failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
-    End { commit, failed, is_idle, spent: agent.map(|agent| agent.spent).unwrap_or_default() }
+    let spent = agent.map(|agent| agent.spent).unwrap_or_default();
+    End { commit, failed, is_idle, item: open.item, spent }
 }
 
 /// Returns the events that a person's command causes, or why it is refused.

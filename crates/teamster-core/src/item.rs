@@ -583,16 +583,12 @@ impl Event {
             Self::Added { .. }
             | Self::Linked { .. }
             | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
-            // Iterations remember what was begun and finished in them.
-            Self::Claimed { .. } => Fate::Kept,
-            Self::Updated { status: Some(status), .. } if *status != Status::Remaining => {
-                Fate::Kept
-            }
             Self::Updated { id, status, priority, depends_on: None } => {
                 let status = status.map(|_| place(id, "status"));
                 let priority = priority.map(|_| place(id, "priority"));
                 Fate::KeptIfLast(status.into_iter().chain(priority).collect())
             }
+            Self::Claimed { id } => Fate::KeptIfLast(vec![place(id, "status")]),
             Self::Edited { id, .. } => Fate::KeptIfLast(vec![place(id, "content")]),
             // Not the same place: a release leaves the iteration in which the item was worked on last.
             Self::Released { id } => Fate::KeptIfLast(vec![place(id, "released")]),

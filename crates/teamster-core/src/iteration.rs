@@ -8,7 +8,6 @@ use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
-use crate::compaction::Fate;
 use crate::drive::Message;
 use crate::ids::ItemId;
 use crate::item;
@@ -58,6 +57,9 @@ pub struct End {
     pub failed: Option<Arc<str>>,
     /// It came to its end and has changed nothing.
     pub is_idle: bool,
+    /// The item that it was for.
+    #[serde(default)]
+    pub item: Option<ItemId>,
     pub spent: Spent,
 }
 
@@ -250,7 +252,10 @@ impl Iterations {
                 if let Some(open) = self.open.remove(iteration) {
                     // What it was told is in the log.
                     let (told, hooks) = (Vector::new(), "".into());
-                    let open = Arc::new(Open { told, hooks, ..Open::clone(&open) });
+                    // So is what it touched; its item is said anew, for a compacted log may not say when it was begun.
+                    let (item, touched) = (end.item, OrdSet::new());
+                    let open = Open { told, hooks, item, touched, ..Open::clone(&open) };
+                    let open = Arc::new(open);
                     let ended = Ended { open, end: end.clone(), at: record.at };
                     self.ended.insert(*iteration, Arc::new(ended));
                 }
@@ -262,12 +267,10 @@ impl Iterations {
         }
     }
 
-    /// Notes that an item was worked on in the iteration of whoever did. Of what compaction may drop, iterations of the
-    /// hub's agents take no note.
+    /// Notes that an item was worked on in the iteration of whoever did.
     pub(crate) fn touch(&mut self, event: &item::Event, who: &PrincipalName) {
         let (item, is_begun) = (event.item(), event.starts().is_some());
         match self.of(who) {
-            Some(_) if event.fate() != Fate::Kept => {}
             Some(open) => {
                 let mut open = Open::clone(open);
                 open.touched.insert(item);

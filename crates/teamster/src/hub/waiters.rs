@@ -54,8 +54,9 @@ impl Waiters {
     /// Returns how many wait, for whatever it is.
     pub(super) fn n_waiting(&self) -> usize {
         let by_topic = self.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
-        // For all agents at once waits only what runs them, and that always.
-        let counted = by_topic.iter().filter(|(topic, _)| **topic != Topic::Agents);
+        // For all agents or runs at once waits only what runs them, and that always.
+        let is_ours = |topic: &Topic| matches!(topic, Topic::Agents | Topic::Drives);
+        let counted = by_topic.iter().filter(|(topic, _)| !is_ours(topic));
         counted.map(|(_, notify)| notify.strong_count()).sum()
     }
 
