@@ -49,6 +49,7 @@ pub use self::live::Live;
 pub use self::reload::Configured;
 use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
+pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
 use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::hub::{Handle, Tree};

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use self::git::{Message, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
-use crate::agents::Configured;
+use crate::agents::{self, Configured};
 use crate::config::DataFiles;
 use crate::hub::Handle;
 use crate::tasks;
@@ -156,21 +156,13 @@ struct Course<'a> {
     name: &'a RunName,
     /// Work is taken over by one worker at a time.
     merges: tokio::sync::Mutex<()>,
-    /// Git makes worktrees of one repository one at a time.
-    worktrees: tokio::sync::Mutex<()>,
     /// What hooks said since the last iteration began, for the next.
     said: Mutex<Vec<String>>,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
-        Self {
-            shared,
-            name,
-            merges: tokio::sync::Mutex::default(),
-            worktrees: tokio::sync::Mutex::default(),
-            said: Mutex::default(),
-        }
+        Self { shared, name, merges: tokio::sync::Mutex::default(), said: Mutex::default() }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -344,7 +336,7 @@ impl<'a> Course<'a> {
         let tree = match drive.terms.workers {
             1 => main.clone(),
             _ => {
-                let _one_at_a_time = self.worktrees.lock().await;
+                let _one_at_a_time = agents::ONE_WORKTREE_AT_A_TIME.lock().await;
                 self.worktree(main, drive, worker).await?
             }
         };
