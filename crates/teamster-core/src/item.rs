@@ -320,13 +320,13 @@ impl Items {
     }
 
     /// Returns the events that `command` causes, or why it is refused. `held` are the items that the caller has in
-    /// progress since the current iteration began; a claim gets `first` if it can be had, and none of the `reserved`.
+    /// progress since the current iteration began; a claim gets `first` if it can be had, and none that is reserved.
     pub(crate) fn decide(
         &self,
         command: &Command,
         mut held: impl Iterator<Item = ItemId>,
         first: Option<ItemId>,
-        reserved: &[ItemId],
+        is_reserved: &dyn Fn(&Item) -> bool,
     ) -> Result<Vec<Event>, Refusal> {
         match command {
             Command::Add(new) => self.add(new, held.next()),
@@ -355,7 +355,7 @@ impl Items {
             // Each claim gets an item of its own, also from one caller: workers may share a credential.
             Command::Claim => {
                 let own = self.ready().find(|item| Some(item.id) == first);
-                let next = own.or_else(|| self.ready().find(|item| !reserved.contains(&item.id)));
+                let next = own.or_else(|| self.ready().find(|item| !is_reserved(item)));
                 Ok(next.map(|item| Event::Claimed { id: item.id }).into_iter().collect())
             }
             Command::AddYak { .. } => unreachable!("this is decided where yaks are at hand"),

@@ -172,12 +172,12 @@ impl Runs {
                     .filter(|id| run.items.get(*id).is_some_and(|item| item.iteration == current));
                 let own = run.iterations.of(&cx.caller.principal);
                 let other = run.iterations.open().filter(|open| own != Some(*open));
-                let mut reserved: Vec<ItemId> = other.filter_map(|open| open.item).collect();
-                let early =
-                    run.items.ready().filter(|item| run.is_early(item, own.map(|o| o.number)));
-                reserved.extend(early.map(|item| item.id));
+                let reserved: Vec<ItemId> = other.filter_map(|open| open.item).collect();
+                let number = own.map(|open| open.number);
+                let is_reserved =
+                    |item: &Item| reserved.contains(&item.id) || run.is_early(item, number);
                 let first = own.and_then(|open| open.item);
-                let events = run.items.decide(command, held, first, &reserved)?;
+                let events = run.items.decide(command, held, first, &is_reserved)?;
                 if let Some(id) = events.iter().find_map(item::Event::starts) {
                     match own {
                         Some(open) if open.plans => return Err(Refusal::OnlyPlans(open.number)),
@@ -185,7 +185,11 @@ impl Runs {
                             let item = open.item.unwrap_or(id);
                             return Err(Refusal::OnePerIteration { iteration: open.number, item });
                         }
-                        Some(_) | None if reserved.contains(&id) => return Err(Refusal::Taken(id)),
+                        Some(_) | None
+                            if run.items.get(id).is_some_and(|item| is_reserved(item)) =>
+                        {
+                            return Err(Refusal::Taken(id));
+                        }
                         Some(_) | None => {}
                     }
                 }
