@@ -257,7 +257,7 @@ fn waits_for(state: &State, caller: &Caller, conversation: &Conversation, tell: 
         let told = |id: &TellId| {
             state.conversations.tell(*id).is_some_and(|tell| tell.by == who && tell.is_awaited)
         };
-        let theirs = state.conversations.iter().filter(|one| one.from == team);
+        let theirs = state.conversations.of_partner(&team);
         let open = theirs.filter(|one| one.current.iter().chain(&one.queue).any(told));
         next.extend(open.map(|one| &**one));
     }

@@ -49,7 +49,7 @@ const ROWS: &[(&str, &str)] = &[
     ("tell_by_hand_ms", "… the same turn by hand"),
     (
         "tell_overhead_ms",
-        "what the hub adds to that: four synced commits, transcript, two requests",
+        "what the hub adds to that: three synced commits, its transcript, two requests",
     ),
     ("iteration_hub_ms", "from the end of one iteration's agent to the start of the next one's"),
     ("iteration_commit_ms", "… with a commit, in a project of 1,000 files"),
