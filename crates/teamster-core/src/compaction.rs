@@ -107,7 +107,7 @@ impl Event {
             Self::ClientSession(event) => event.fate(&state.client_sessions),
             // Who had access when is what a log is asked for longest; that a log was rewritten must stay in it.
             Self::Hub(_) | Self::Token(_) => Fate::Kept,
-            Self::Run { run, what } => match what.fate() {
+            Self::Run { run, what } => match what.fate(state.runs.get(run)) {
                 Fate::KeptIfLast(places) => {
                     Fate::KeptIfLast(places.iter().map(|place| format!("{run} {place}")).collect())
                 }

@@ -164,6 +164,11 @@ impl Iterations {
         self.open.values()
     }
 
+    /// Says whether an item was worked on in an iteration that is not over.
+    pub(crate) fn is_touched(&self, item: ItemId) -> bool {
+        self.open.values().any(|open| open.touched.contains(&item))
+    }
+
     /// Returns those that have ended and are at hand, oldest first.
     pub fn ended(&self) -> impl DoubleEndedIterator<Item = &Arc<Ended>> {
         self.ended.values()

@@ -345,8 +345,10 @@ impl Event {
         }
     }
 
-    pub(crate) fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self, run: &Run) -> Fate {
         match self {
+            // Who began it, and in which iteration, is needed when that comes to its end.
+            Self::Item(event) if run.iterations.is_touched(event.item()) => Fate::Kept,
             Self::Item(event) => event.fate(),
             Self::Note(event) => event.fate(),
             Self::Iteration(_) => Fate::Kept,

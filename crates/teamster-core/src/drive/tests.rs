@@ -171,6 +171,18 @@ fn an_iteration_is_for_one_item() {
     assert!(refused.unwrap_err().to_string().contains("writes its own summary"));
 }
 
+/// A log may be compacted while an iteration is under way: which item it is for is still known after that.
+#[test]
+fn an_iteration_is_for_the_same_item_after_a_compaction() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let agent = world.begin_next(0);
+    world.claim(&agent).unwrap();
+    // The last word on the item, by somebody else.
+    world.given.by("eve", crate::testing::set("TAS-1", Status::Blocked));
+    world.given.compacted();
+}
+
 /// Whoever was cut off goes on with its item, which nobody else gets meanwhile.
 #[test]
 fn an_item_stays_with_its_iteration() {
