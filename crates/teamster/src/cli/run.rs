@@ -157,6 +157,12 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         }
     };
     let template = args.template.as_deref().map(read).transpose()?;
+    if let Some(unknown) = template.as_deref().and_then(prompt::unknown_variable) {
+        let known = prompt::VARIABLES.join(", ");
+        say(&format!(
+            "the template has {{{{{unknown}}}}}, which stays as it is; filled in are {known}"
+        ));
+    }
     let microdollars = args.budget.map(|dollars| {
         if !dollars.is_finite() || dollars <= 0.0 {
             bail!("--budget is a number of dollars above 0");

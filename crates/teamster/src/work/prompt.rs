@@ -13,6 +13,10 @@ pub const TEMPLATE: &str = include_str!("template.md");
 /// The prompt of the iteration that makes the plan.
 const PLAN: &str = include_str!("plan.md");
 
+/// What a template can have filled in, in double braces.
+pub(crate) const VARIABLES: [&str; 7] =
+    ["session", "iteration", "spec", "tasks", "notes", "history", "extra"];
+
 /// As many summaries as an agent is told, the newest.
 const SUMMARIES_MAX: usize = 5;
 /// As many notes, the newest; all are there with `note-list`.
@@ -30,6 +34,7 @@ pub(crate) fn of_iteration(state: &State, name: &RunName, open: &Open) -> Option
         true => PLAN,
         false => terms.template.as_deref().unwrap_or(TEMPLATE),
     };
+    let extra = extra(&terms.extra, open);
     let values = [
         ("session", name.to_string()),
         ("iteration", open.number.to_string()),
@@ -37,9 +42,29 @@ pub(crate) fn of_iteration(state: &State, name: &RunName, open: &Open) -> Option
         ("tasks", tasks(run)),
         ("notes", notes(run)),
         ("history", history(run)),
-        ("extra", extra(&terms.extra, open)),
+        ("extra", extra.clone()),
     ];
-    Some(filled(template, &values))
+    let mut text = filled(template, &values);
+    if !extra.is_empty() && variables(template).all(|variable| variable != "extra") {
+        // What people say must reach somebody.
+        text.extend(["\n\n", &extra]);
+    }
+    Some(text)
+}
+
+/// Returns what stands in double braces in a template.
+fn variables(template: &str) -> impl Iterator<Item = &str> {
+    template
+        .split("{{")
+        .skip(1)
+        .filter_map(|after| after.split_once("}}"))
+        .map(|(name, _)| name.trim())
+}
+
+/// Returns a name in double braces that looks like a variable and is none, if there is one.
+pub(crate) fn unknown_variable(template: &str) -> Option<&str> {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic());
+    variables(template).find(|name| is_name(name) && !VARIABLES.contains(name))
 }
 
 /// Puts values into a template in one pass, so that what stands in a value is never taken for a variable.
@@ -168,5 +193,13 @@ mod tests {
         let values = [("spec", "say {{notes}} and {{spec}}".to_owned()), ("notes", "N".to_owned())];
         let text = filled("{{ spec }}|{{notes}}|{{other}}|{{", &values);
         assert_eq!(text, "say {{notes}} and {{spec}}|N|{{other}}|{{");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_found() {
+        assert_eq!(unknown_variable(TEMPLATE), None);
+        assert_eq!(unknown_variable(PLAN), None);
+        assert_eq!(unknown_variable("{{ spec }} {{speck}} {{notes}}"), Some("speck"));
+        assert_eq!(unknown_variable("{{ a + b }} {{}} {{"), None);
     }
 }
