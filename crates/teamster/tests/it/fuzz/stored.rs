@@ -11,11 +11,15 @@ use tokio::runtime::Handle;
 
 use super::play;
 
-/// Bodies with every kind of event, from the golden log of a release.
+/// Bodies with every kind of event, from the golden logs of a release.
 fn bodies() -> Vec<Vec<u8>> {
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../teamster-core/tests/golden/0.1.0.jsonl");
-    let log = std::fs::read_to_string(golden).expect("the golden log is there");
-    let mut bodies: Vec<Vec<u8>> = log.lines().map(|line| line.as_bytes().to_vec()).collect();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../teamster-core/tests/golden");
+    let mut bodies: Vec<Vec<u8>> = Vec::new();
+    for name in ["0.1.0.jsonl", "0.1.0-agents.jsonl"] {
+        let logs = std::fs::read_to_string(format!("{golden}/{name}")).expect("it is there");
+        let lines = logs.lines().filter(|line| !line.is_empty());
+        bodies.extend(lines.map(|line| line.as_bytes().to_vec()));
+    }
     let token = NewToken {
         principal: PrincipalName::parse("ann").expect("a name"),
         kind: Kind::Agent,
