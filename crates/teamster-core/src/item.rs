@@ -140,8 +140,14 @@ pub enum Command {
     Claim,
     /// Makes an item of a yak.
     AddYak { yak: String },
-    /// Changes what an item says.
-    Edit { item: String, content: String },
+    /// Changes what is given of an item, all of it or nothing; adds one if none is named. `depends_on` adds one dependency.
+    Edit {
+        item: Option<String>,
+        content: Option<String>,
+        status: Option<Status>,
+        priority: Option<Priority>,
+        depends_on: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -331,26 +337,10 @@ impl Items {
         match command {
             Command::Add(new) => self.add(new, held.next()),
             Command::Update { item, status, priority, depends_on } => {
-                let depends_on = depends_on.as_ref().filter(|id| !id.trim().is_empty());
-                if status.is_none() && priority.is_none() && depends_on.is_none() {
-                    return Err(Refusal::NothingToUpdate);
-                }
                 let item = self.find(item.trim())?;
-                if *status == Some(Status::InProgress)
-                    && let Some(other) = held.find(|id| *id != item.id)
-                {
-                    return Err(Refusal::OneAtATime(other));
-                }
-                let depends_on = match depends_on {
-                    Some(on) => Some(self.dependency(item, self.find(on.trim())?)?),
-                    None => None,
-                };
-                Ok(vec![Event::Updated {
-                    id: item.id,
-                    status: *status,
-                    priority: *priority,
-                    depends_on,
-                }])
+                let changes = (*status, *priority, named(depends_on.as_ref()));
+                let updated = self.update(item, changes, held)?;
+                Ok(updated.into_iter().collect())
             }
             // Each claim gets an item of its own, also from one caller: workers may share a credential.
             Command::Claim => {
@@ -359,18 +349,70 @@ impl Items {
                 Ok(next.map(|item| Event::Claimed { id: item.id }).into_iter().collect())
             }
             Command::AddYak { .. } => unreachable!("this is decided where yaks are at hand"),
-            Command::Edit { item, content } => {
-                let item = self.find(item.trim())?;
-                let content = text::body("content", content)?;
-                match self.same_content(&content) {
-                    Some(same) if same.id != item.id => {
-                        Err(Refusal::Exists { id: same.id, content: same.content.clone() })
-                    }
-                    Some(_) | None if item.content == content => Ok(Vec::new()),
-                    Some(_) | None => Ok(vec![Event::Edited { id: item.id, content }]),
+            Command::Edit { item: None, content, status, priority, depends_on } => {
+                let content = content.clone().ok_or(Refusal::NothingToAdd)?;
+                let new = NewItem { content, status: *status, priority: *priority };
+                let mut events = self.add(&[new], held.next())?;
+                if let (Some(on), Some(added)) = (named(depends_on.as_ref()), events.first()) {
+                    let (id, depends_on) = (added.item(), Some(self.find(on)?.id));
+                    events.push(Event::Updated { id, status: None, priority: None, depends_on });
                 }
+                Ok(events)
+            }
+            Command::Edit { item: Some(item), content, status, priority, depends_on } => {
+                let item = self.find(item.trim())?;
+                let edited = match content {
+                    Some(content) => self.edit(item, content)?,
+                    None => None,
+                };
+                let changes = (*status, *priority, named(depends_on.as_ref()));
+                let updated = match self.update(item, changes, held) {
+                    Err(Refusal::NothingToUpdate) if content.is_some() => None,
+                    updated => updated?,
+                };
+                Ok(edited.into_iter().chain(updated).collect())
             }
         }
+    }
+
+    /// Returns what changes if an item says this.
+    fn edit(&self, item: &Item, content: &str) -> Result<Option<Event>, Refusal> {
+        let content = text::body("content", content)?;
+        match self.same_content(&content) {
+            Some(same) if same.id != item.id => {
+                Err(Refusal::Exists { id: same.id, content: same.content.clone() })
+            }
+            Some(_) | None if item.content == content => Ok(None),
+            Some(_) | None => Ok(Some(Event::Edited { id: item.id, content })),
+        }
+    }
+
+    /// Returns what changes if an item has this status, this priority, and one more dependency.
+    fn update(
+        &self,
+        item: &Item,
+        (status, priority, depends_on): (Option<Status>, Option<Priority>, Option<&str>),
+        mut held: impl Iterator<Item = ItemId>,
+    ) -> Result<Option<Event>, Refusal> {
+        if status.is_none() && priority.is_none() && depends_on.is_none() {
+            return Err(Refusal::NothingToUpdate);
+        }
+        if status == Some(Status::InProgress)
+            && let Some(other) = held.find(|id| *id != item.id)
+        {
+            return Err(Refusal::OneAtATime(other));
+        }
+        let depends_on = match depends_on {
+            Some(on) => Some(self.dependency(item, self.find(on)?)?),
+            None => None,
+        };
+        // What is so already does not happen; but who works on it may be somebody else now.
+        let is_new = |status: &Status| *status == Status::InProgress || *status != item.status;
+        let status = status.filter(is_new);
+        let priority = priority.filter(|priority| *priority != item.priority);
+        let depends_on = depends_on.filter(|on| !item.depends_on.contains(on));
+        let happens = status.is_some() || priority.is_some() || depends_on.is_some();
+        Ok(happens.then_some(Event::Updated { id: item.id, status, priority, depends_on }))
     }
 
     fn add(&self, new: &[NewItem], in_progress: Option<ItemId>) -> Result<Vec<Event>, Refusal> {
@@ -556,6 +598,11 @@ impl Items {
 /// Two contents are the same if they differ only in case; white space around them is gone already.
 fn content_print(content: &str) -> u64 {
     text::fingerprint(content.to_lowercase().bytes())
+}
+
+/// An empty name is none.
+fn named(id: Option<&String>) -> Option<&str> {
+    id.map(|id| id.trim()).filter(|id| !id.is_empty())
 }
 
 impl From<Vec<Arc<Item>>> for Items {

@@ -69,9 +69,11 @@ pub struct NewNote {
 pub enum Command {
     /// Adds all of these notes, or none.
     Add(Vec<NewNote>),
+    /// Changes what is given.
     Edit {
         note: NoteId,
-        content: String,
+        content: Option<String>,
+        kind: Option<Kind>,
     },
     Remove {
         note: NoteId,
@@ -82,7 +84,12 @@ pub enum Command {
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     Added { id: NoteId, kind: Kind, content: Arc<str> },
-    Edited { id: NoteId, content: Arc<str> },
+    Edited {
+        id: NoteId,
+        content: Arc<str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<Kind>,
+    },
     Removed { id: NoteId },
 }
 
@@ -148,16 +155,20 @@ impl Notes {
     pub(crate) fn decide(&self, command: &Command) -> Result<Vec<Event>, Refusal> {
         let new = match command {
             Command::Add(new) => new,
-            Command::Edit { note, content } => {
+            Command::Edit { note, content, kind } => {
                 let note = self.by_id.get(note).ok_or(Refusal::NotFound(*note))?;
-                let content = text::body("content", content)?;
-                if let Some(same) = self.same(&content, note.kind) {
+                let content = match content {
+                    Some(content) => text::body("content", content)?,
+                    None => note.content.clone(),
+                };
+                let kind = kind.filter(|kind| *kind != note.kind);
+                if let Some(same) = self.same(&content, kind.unwrap_or(note.kind)) {
                     return match same.id == note.id {
                         true => Ok(Vec::new()),
-                        false => Err(Refusal::Exists { id: same.id, kind: note.kind }),
+                        false => Err(Refusal::Exists { id: same.id, kind: same.kind }),
                     };
                 }
-                return Ok(vec![Event::Edited { id: note.id, content }]);
+                return Ok(vec![Event::Edited { id: note.id, content, kind }]);
             }
             Command::Remove { note } => {
                 let note = self.by_id.get(note).ok_or(Refusal::NotFound(*note))?;
@@ -210,10 +221,10 @@ impl Notes {
                     at: record.at,
                 }));
             }
-            Event::Edited { id, content } => {
+            Event::Edited { id, content, kind } => {
                 if let Some(note) = self.remove(*id) {
-                    let content = content.clone();
-                    self.insert(Arc::new(Note { content, ..Note::clone(&note) }));
+                    let (content, kind) = (content.clone(), kind.unwrap_or(note.kind));
+                    self.insert(Arc::new(Note { content, kind, ..Note::clone(&note) }));
                 }
             }
             Event::Removed { id } => {
@@ -265,9 +276,10 @@ impl Event {
                 let first_line = content.lines().next().unwrap_or_default();
                 Summary::new("note", format!("{id} ({kind}): {first_line}"))
             }
-            Self::Edited { id, content } => {
+            Self::Edited { id, content, kind } => {
                 let first_line = content.lines().next().unwrap_or_default();
-                Summary::new("edit", format!("{id} says now: {first_line}"))
+                let kind = kind.map(|kind| format!(" ({kind})")).unwrap_or_default();
+                Summary::new("edit", format!("{id}{kind} says now: {first_line}"))
             }
             Self::Removed { id } => Summary::new("edit", format!("{id} removed")),
         }
@@ -284,7 +296,10 @@ impl Event {
     pub(crate) fn fate(&self) -> Fate {
         match self {
             Self::Added { .. } | Self::Removed { .. } => Fate::Kept,
-            Self::Edited { id, .. } => Fate::KeptIfLast(vec![format!("{id} content")]),
+            Self::Edited { id, kind, .. } => {
+                let kind = kind.map(|_| format!("{id} kind"));
+                Fate::KeptIfLast([format!("{id} content")].into_iter().chain(kind).collect())
+            }
         }
     }
 }

@@ -178,6 +178,14 @@ impl Runs {
                     |item: &Item| reserved.contains(&item.id) || run.is_early(item, number);
                 let first = own.and_then(|open| open.item);
                 let events = run.items.decide(command, held, first, &is_reserved)?;
+                // What another iteration has begun is for it to say.
+                let is_others = |event: &&item::Event| {
+                    let status = matches!(event, item::Event::Updated { status: Some(_), .. });
+                    status && own.is_some() && reserved.contains(&event.item())
+                };
+                if let Some(event) = events.iter().find(is_others) {
+                    return Err(Refusal::Taken(event.item()));
+                }
                 if let Some(id) = events.iter().find_map(item::Event::starts) {
                     match own {
                         Some(open) if open.plans => return Err(Refusal::OnlyPlans(open.number)),
