@@ -81,6 +81,10 @@ pub enum Phase {
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     Completed,
+    /// All of it is done, but not all that was done is where it belongs.
+    Leftovers {
+        says: Arc<str>,
+    },
     IterationsUsed,
     BudgetSpent,
     Stopped,
@@ -95,6 +99,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Completed => f.write_str("it is complete"),
+            Self::Leftovers { says } => write!(f, "all is done, but something is left: {says}"),
             Self::IterationsUsed => f.write_str("its iterations are used up"),
             Self::BudgetSpent => f.write_str("its budget is spent"),
             Self::Stopped => f.write_str("it was stopped"),
@@ -163,6 +168,8 @@ pub enum Command {
         commit: Option<Arc<str>>,
         /// What went wrong after its agent had ended.
         problem: Option<String>,
+        /// What it changed is not in its files any more, but kept elsewhere.
+        is_kept: bool,
     },
     /// Says that it is over.
     End {
@@ -192,9 +199,9 @@ pub enum Refusal {
     #[error("this run is being worked off already; watch it, or stop it first")]
     UnderWay,
     #[error(
-        "there is such a run already; go on with it with --resume, or give this one another name"
+        "there is such a run already, of {0}; go on with it with --resume, or give this one another name with --name"
     )]
-    Exists,
+    Exists(Arc<str>),
     #[error(
         "run {0} is working in this directory, and both would commit the same files; stop it first, or give one of them \
          --no-commit"
@@ -202,7 +209,7 @@ pub enum Refusal {
     SamePlace(RunName),
     #[error("there is no such run to go on with")]
     Nothing,
-    #[error("nobody works on this run")]
+    #[error("nobody works on this run; `teamster run --resume` goes on with one that is over")]
     NotUnderWay,
     #[error("the number of workers is 1 to {WORKERS_MAX}")]
     Workers,
@@ -294,6 +301,18 @@ fn over(run: &Run, drive: &Drive, agents: &Agents) -> Option<Why> {
     (drive.n_idle >= IDLE_MAX && !has_message).then_some(Why::Idle)
 }
 
+/// Says whether a run may be over for this reason now.
+pub(crate) fn may_end(run: &Run, agents: &Agents, why: &Why) -> bool {
+    match (why, next(run, agents, 0)) {
+        (Why::Failed { .. }, _) => true,
+        (Why::Leftovers { .. }, Next::End(why)) => why == Why::Completed,
+        (why, Next::End(other)) => *why == other,
+        (_, Next::Wait | Next::Await(_) | Next::Finish(_) | Next::Begin { .. } | Next::Over) => {
+            false
+        }
+    }
+}
+
 /// Returns what may be left of the money for one more iteration.
 pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u64> {
     let under_way = run.iterations.open().filter_map(|open| agents.get(open.agent.as_str()));
@@ -308,6 +327,7 @@ pub(crate) fn end(
     agent: Option<&Agent>,
     commit: Option<Arc<str>>,
     problem: Option<&str>,
+    is_kept: bool,
 ) -> End {
     let outcome = agent.and_then(|agent| agent.outcome.as_ref());
     let failed = match outcome {
@@ -328,7 +348,8 @@ pub(crate) fn end(
     let is_idle =
         failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     let spent = agent.map(|agent| agent.spent).unwrap_or_default();
-    End { commit, failed, is_idle, item: open.item, spent }
+    let is_cut_off = outcome.is_none_or(|outcome| outcome.ending != Ending::Completed);
+    End { commit, failed, is_idle, is_cut_off, is_kept, item: open.item, spent }
 }
 
 /// Returns the events that a person's command causes, or why it is refused.
@@ -343,7 +364,7 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
             match &run.drive {
                 Some(drive) if !drive.is_over() => return Err(Refusal::UnderWay),
                 Some(_) if run.iterations.open().next().is_some() => return Err(Refusal::UnderWay),
-                Some(_) if !resumes => return Err(Refusal::Exists),
+                Some(drive) if !resumes => return Err(Refusal::Exists(drive.terms.file.clone())),
                 None if *resumes => return Err(Refusal::Nothing),
                 Some(_) | None => {}
             }
@@ -454,9 +475,12 @@ impl Drive {
         self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
         self.spent.add_all(&end.spent);
         self.spent_in_all.add_all(&end.spent);
-        // Of several workers each begins afresh: the next may be for something else.
+        if end.is_cut_off {
+            // Whoever comes next is told again.
+            self.messages = open.told.iter().chain(&self.messages).cloned().collect();
+        }
         match (&open.base, &end.failed, &end.commit) {
-            (Some(base), Some(_), None) if self.terms.workers == 1 => {
+            (Some(base), Some(_), None) if !end.is_kept => {
                 self.carried.insert(open.worker, base.clone());
             }
             (Some(_) | None, _, _) => {

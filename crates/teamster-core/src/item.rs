@@ -101,7 +101,7 @@ pub struct Item {
     pub status: Status,
     pub priority: Priority,
     pub depends_on: Vec<ItemId>,
-    /// The iteration that last touched it.
+    /// The iteration in which it was added or its status was changed last.
     pub iteration: u32,
     /// Whoever has it in progress.
     pub holder: Option<Holder>,
@@ -520,6 +520,7 @@ impl Items {
                 if let Some(status) = *status {
                     item.status = status;
                     item.holder = if status == Status::InProgress { holder() } else { None };
+                    item.iteration = iteration;
                 }
                 item.priority = priority.unwrap_or(item.priority);
                 if let Some(on) = *depends_on
@@ -527,7 +528,6 @@ impl Items {
                 {
                     item.depends_on.push(on);
                 }
-                item.iteration = iteration;
             }),
             Event::Claimed { id } => self.change(*id, |item| {
                 item.status = Status::InProgress;
@@ -652,6 +652,11 @@ impl Event {
             | Self::Linked { id, .. }
             | Self::Released { id } => *id,
         }
+    }
+
+    /// Says whether somebody says with this how an item stands.
+    pub(crate) fn changes_status(&self) -> bool {
+        matches!(self, Self::Updated { status: Some(_), .. })
     }
 
     /// Returns the item that somebody begins to work on with this.

@@ -57,6 +57,12 @@ pub struct End {
     pub failed: Option<Arc<str>>,
     /// It came to its end and has changed nothing.
     pub is_idle: bool,
+    /// Its agent did not come to its end.
+    #[serde(default)]
+    pub is_cut_off: bool,
+    /// What it changed is not in its files any more, but kept elsewhere.
+    #[serde(default)]
+    pub is_kept: bool,
     /// The item that it was for.
     #[serde(default)]
     pub item: Option<ItemId>,

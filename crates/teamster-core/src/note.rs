@@ -83,14 +83,20 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Added { id: NoteId, kind: Kind, content: Arc<str> },
+    Added {
+        id: NoteId,
+        kind: Kind,
+        content: Arc<str>,
+    },
     Edited {
         id: NoteId,
         content: Arc<str>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<Kind>,
     },
-    Removed { id: NoteId },
+    Removed {
+        id: NoteId,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -94,6 +94,8 @@ pub enum Refusal {
         "{0} is being worked on in another iteration; take another one, task-next gives you one"
     )]
     Taken(ItemId),
+    #[error("{0} was cancelled; leave it as it is, write the iteration-summary, and end your turn")]
+    Cancelled(ItemId),
     #[error(
         "cannot complete session: {n} task(s) not in terminal state ({first}); complete, block or cancel them first"
     )]
@@ -118,6 +120,11 @@ impl Runs {
     /// Returns the run; one that nobody has written to yet is empty.
     pub fn get(&self, name: &RunName) -> &Run {
         self.by_name.get(name).map_or(&self.nothing, |run| run)
+    }
+
+    /// Says whether there is such a run.
+    pub fn has(&self, name: &RunName) -> bool {
+        self.by_name.contains_key(name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&RunName, &Arc<Run>)> {
@@ -180,11 +187,19 @@ impl Runs {
                 let events = run.items.decide(command, held, first, &is_reserved)?;
                 // What another iteration has begun is for it to say.
                 let is_others = |event: &&item::Event| {
-                    let status = matches!(event, item::Event::Updated { status: Some(_), .. });
-                    status && own.is_some() && reserved.contains(&event.item())
+                    event.changes_status() && own.is_some() && reserved.contains(&event.item())
                 };
                 if let Some(event) = events.iter().find(is_others) {
                     return Err(Refusal::Taken(event.item()));
+                }
+                let is_cancelled = |id: &ItemId| {
+                    run.items.get(*id).is_some_and(|item| item.status == Status::Cancelled)
+                };
+                let changed = events.iter().filter(|event| event.changes_status());
+                if let Some(id) = changed.map(item::Event::item).find(is_cancelled)
+                    && own.is_some()
+                {
+                    return Err(Refusal::Cancelled(id));
                 }
                 if let Some(id) = events.iter().find_map(item::Event::starts) {
                     match own {
@@ -286,7 +301,8 @@ impl Runs {
                     && let Some(open) = run.iterations.open().find(|one| one.number == *iteration)
                     && let Some(drive) = &mut run.drive
                 {
-                    drive.iteration_ended(open, end, !run.items.is_empty());
+                    let has_plan = !run.items.is_empty() || run.completed_at.is_some();
+                    drive.iteration_ended(open, end, has_plan);
                 }
                 let begins = matches!(event, iteration::Event::Begun { .. });
                 let drive = run.drive.as_mut().filter(|_| begins);

@@ -30,7 +30,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 7;
+pub const SNAPSHOT_FORMAT: u32 = 8;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -422,7 +422,7 @@ impl State {
                 let events = events.chain([Event::Agent(drafted)]);
                 Ok(events.chain([of_run(run::Event::Iteration(begun))]).collect())
             }
-            drive::Command::EndIteration { iteration, commit, problem } => {
+            drive::Command::EndIteration { iteration, commit, problem, is_kept } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(of_hub(drive::Refusal::HubOnly));
                 }
@@ -433,7 +433,8 @@ impl State {
                     return Err(of_hub(drive::Refusal::OutOfStep));
                 }
                 let agent = agent.map(|agent| &**agent);
-                let end = drive::end(run, open, agent, commit.clone(), problem.as_deref());
+                let problem = problem.as_deref();
+                let end = drive::end(run, open, agent, commit.clone(), problem, *is_kept);
                 let end = Arc::new(end);
                 let ended = iteration::Event::Ended { iteration: *iteration, end };
                 let done = open.touched.iter().copied().filter(|item| {
@@ -443,6 +444,12 @@ impl State {
                 let shorn = self.shorn(name, done, short, cx);
                 let ended = of_run(run::Event::Iteration(ended));
                 Ok([ended].into_iter().chain(shorn).collect())
+            }
+            // Something may have been said since it was asked for the reason.
+            drive::Command::End { why }
+                if cx.caller.kind == Kind::Hub && !drive::may_end(run, &self.agents, why) =>
+            {
+                Err(of_hub(drive::Refusal::OutOfStep))
             }
             drive::Command::Begin { .. }
             | drive::Command::Tell { .. }

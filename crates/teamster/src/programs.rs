@@ -103,25 +103,31 @@ pub enum Ends {
     Sigterm,
 }
 
+fn is_program(path: &PathBuf) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns the file that a command means.
+pub(crate) fn on_path(command: &str, search_path: &[PathBuf]) -> Option<PathBuf> {
+    let command = Path::new(command);
+    if command.is_absolute() {
+        return Some(command.to_owned()).filter(is_program);
+    }
+    // A directory that depends on where we are could be anybody's.
+    let directories = search_path.iter().filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(command)).find(is_program)
+}
+
 impl Program {
     /// Returns the file to start, looked for in `search_path`.
     pub fn find(&self, search_path: &[PathBuf]) -> Option<PathBuf> {
-        let is_program = |path: &PathBuf| {
-            std::fs::metadata(path)
-                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        };
         if self.is_ourselves()
             && let Some(own) = std::env::current_exe().ok().filter(is_program)
         {
             return Some(own);
         }
-        let command = Path::new(&self.command);
-        if command.is_absolute() {
-            return Some(command.to_owned()).filter(is_program);
-        }
-        // A directory that depends on where we are could be anybody's.
-        let directories = search_path.iter().filter(|directory| directory.is_absolute());
-        directories.map(|directory| directory.join(command)).find(is_program)
+        on_path(&self.command, search_path)
     }
 
     fn is_ourselves(&self) -> bool {

@@ -486,6 +486,25 @@ pub(crate) struct Worker {
     pub(crate) model: Option<String>,
 }
 
+impl Worker {
+    /// Fills in what is not said from who worked on it before. A model is one of its program.
+    pub(crate) fn or_as_before(self, before: Option<&role::Role>) -> Self {
+        let Some(before) = before.filter(|_| self.role.is_none()) else { return self };
+        let is_same = self.program.as_deref().is_none_or(|program| program == &*before.program);
+        let name = before.name.as_str();
+        Self {
+            role: (name != DEFAULT_WORKER).then(|| name.to_owned()),
+            program: Some(self.program.unwrap_or_else(|| before.program.to_string())),
+            model: self
+                .model
+                .or_else(|| before.model.as_deref().filter(|_| is_same).map(str::to_owned)),
+        }
+    }
+}
+
+/// Who works on a run if the person wants no role.
+const DEFAULT_WORKER: &str = "worker";
+
 /// Returns how those behave who work a run off.
 pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::Role, String> {
     const DEFAULT_ROLE: &str = "coder";
@@ -503,7 +522,7 @@ pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::R
     let mut behaviour = convert(&role, &configuration, configured.search_path())?;
     // What they are to do is in the run's own prompt, unless the person wants a role.
     if wanted.role.is_none() {
-        behaviour.name = RoleName::parse("worker").map_err(|error| error.to_string())?;
+        behaviour.name = RoleName::parse(DEFAULT_WORKER).map_err(|error| error.to_string())?;
         behaviour.prompt = "".into();
     }
     behaviour.directory = None;

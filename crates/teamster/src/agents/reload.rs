@@ -77,7 +77,7 @@ impl Configured {
         self.current.subscribe()
     }
 
-    pub(super) fn search_path(&self) -> &[PathBuf] {
+    pub(crate) fn search_path(&self) -> &[PathBuf] {
         &self.search_path
     }
 

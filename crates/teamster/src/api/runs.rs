@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::drive::{self, Phase, Terms};
 use teamster_core::ids::NoteId;
-use teamster_core::item::{self, NewItem, Priority, Status};
+use teamster_core::item::{self, Priority, Status};
 use teamster_core::note::{self, NewNote};
 use teamster_core::run::{self, Run};
 use teamster_core::token::Token;
@@ -22,8 +22,8 @@ use teamster_core::{Command, RunName};
 use teamster_mcp::hub::wait;
 
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
-use crate::agents;
 use crate::work::hooks::{Hooks, Trust};
+use crate::{agents, programs};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
 const ITEMS_SHOWN: usize = 500;
@@ -47,6 +47,18 @@ fn name_of(given: &str) -> Result<RunName, Problem> {
     RunName::parse(given).map_err(|error| bad(error.to_string()))
 }
 
+/// Returns the name of a run that there is.
+fn known(api: &Api, given: &str) -> Result<RunName, Problem> {
+    let name = name_of(given)?;
+    match api.hub.state().runs.has(&name) || name == RunName::default_run() {
+        true => Ok(name),
+        false => {
+            let says = format!("there is no run {name}; `teamster runs` shows those there are");
+            Err(Problem(StatusCode::NOT_FOUND, says))
+        }
+    }
+}
+
 /// How a run stands, in a word.
 fn phase(run: &Run) -> &'static str {
     match run.drive.as_ref().map(|drive| &drive.phase) {
@@ -57,6 +69,7 @@ fn phase(run: &Run) -> &'static str {
         Some(Phase::Stopping) => "stopping",
         Some(Phase::Over(why)) => match why {
             drive::Why::Completed => "completed",
+            drive::Why::Leftovers { .. } => "leftovers",
             drive::Why::IterationsUsed => "iterations-used",
             drive::Why::BudgetSpent => "budget-spent",
             drive::Why::Stopped => "stopped",
@@ -82,7 +95,8 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
         "workers": drive.map(|drive| drive.terms.workers), "iterations": drive.map(|drive| drive.n_iterations),
         "iterations_max": drive.and_then(|drive| drive.terms.iterations), "next_iteration": run.iterations.current(),
         "is_planned": drive.map(|drive| drive.is_planned), "begun_at": drive.map(|drive| drive.begun_at),
-        "spent": drive.map(|drive| drive.spent), "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
+        "spent": drive.map(|drive| drive.spent), "spent_in_all": drive.map(|drive| drive.spent_in_all),
+        "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }
@@ -164,11 +178,7 @@ async fn show(
     asked: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Answer {
     let (Path(name), Query(ShowQuery { after, wait_ms })) = (name?, asked?);
-    let name = name_of(&name)?;
-    if !api.hub.state().runs.iter().any(|(known, _)| *known == name) {
-        let says = format!("there is no run {name}; `teamster runs` shows those there are");
-        return Err(Problem(StatusCode::NOT_FOUND, says));
-    }
+    let name = known(&api, &name)?;
     if wait_ms > 0 {
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
         let seen = shown(&api.hub.state(), &name);
@@ -203,11 +213,10 @@ struct Begin {
     spec: String,
     file: String,
     directory: String,
+    /// It goes on, on the terms that it had where no others are said. What was used of a limit stays used, unless the limit
+    /// is said anew.
     #[serde(default)]
     resume: bool,
-    /// It goes on on the terms that it had; only the spec is another.
-    #[serde(default)]
-    same_terms: bool,
     program: Option<String>,
     model: Option<String>,
     role: Option<String>,
@@ -244,9 +253,21 @@ async fn begin(
     }
     // Whoever goes on with a run need not say again on which terms.
     let state = api.hub.state();
-    let before = state.runs.get(&name).drive.as_ref().filter(|_| asked.resume);
-    let before = before.map(|drive| drive.terms.clone());
-    let before = before.as_deref();
+    let drive = state.runs.get(&name).drive.as_ref().filter(|_| asked.resume);
+    let before = drive.map(|drive| &*drive.terms);
+    let iterations = match (asked.iterations, drive) {
+        (None, Some(drive)) => {
+            left(drive.terms.iterations.map(u64::from), drive.n_iterations.into())
+                .map_err(|_| bad("its iterations are used up; give it more with --iterations"))?
+                .map(|left| u32::try_from(left).unwrap_or(u32::MAX))
+        }
+        (iterations, _) => iterations,
+    };
+    let microdollars = match (asked.microdollars, drive) {
+        (None, Some(drive)) => left(drive.terms.microdollars, drive.spent.microdollars)
+            .map_err(|_| bad("its budget is spent; give it more with --budget"))?,
+        (microdollars, _) => microdollars,
+    };
     let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
     let commits = asked.commits.or_else(|| before.map(|terms| terms.commits)).unwrap_or(true);
     if workers > 1 {
@@ -262,11 +283,15 @@ async fn begin(
     let behaviour = match before.filter(|_| !says_who) {
         Some(before) => before.behaviour.clone(),
         None => {
-            let (role, program, model) = (asked.role, asked.program, asked.model);
-            let wanted = agents::Worker { role, program, model };
+            let wanted =
+                agents::Worker { role: asked.role, program: asked.program, model: asked.model };
+            let wanted = wanted.or_as_before(before.map(|terms| &*terms.behaviour));
             Arc::new(agents::worker(&api.configured, &wanted).map_err(bad)?)
         }
     };
+    if let Some(words) = asked.check.as_deref().filter(|words| !words.is_empty()) {
+        can_check(&api, words, directory, workers)?;
+    }
     let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
     let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
     let template = asked.template.map(Into::into);
@@ -276,18 +301,13 @@ async fn begin(
         file: asked.file.into(),
         directory: asked.directory.as_str().into(),
         behaviour,
-        iterations: asked.iterations,
+        iterations,
         workers,
-        microdollars: asked.microdollars,
+        microdollars,
         commits,
         check,
         template: template.or_else(|| before.and_then(|terms| terms.template.clone())),
         extra: extra.or_else(|| before.map(|terms| terms.extra.clone())).unwrap_or_default(),
-    };
-    let known = api.hub.state().runs.get(&name).drive.as_ref().map(|drive| drive.terms.clone());
-    let terms = match known.filter(|_| asked.same_terms) {
-        Some(known) => Terms { spec: terms.spec, ..(*known).clone() },
-        None => terms,
     };
     // From here on the log tells how it goes.
     let head = api.log.head().await?;
@@ -299,6 +319,45 @@ async fn begin(
     view["withheld"] = hooks.withheld().into();
     view["commit"] = head.number.into();
     Ok(Json(view))
+}
+
+/// Returns what is left of a limit, if there is one; an error if it is used up.
+fn left(limit: Option<u64>, used: u64) -> Result<Option<u64>, ()> {
+    match limit {
+        Some(limit) if used >= limit => Err(()),
+        limit => Ok(limit.map(|limit| limit - used)),
+    }
+}
+
+/// Refuses a check that would never be run, or could not be.
+fn can_check(
+    api: &Api,
+    words: &[String],
+    directory: &FilePath,
+    workers: u32,
+) -> Result<(), Problem> {
+    if workers == 1 {
+        return Err(bad(
+            "--check is for several workers, whose work is merged; with one, a hook can check each iteration (docs/hooks.md)",
+        ));
+    }
+    if let Some(word) = words.iter().find(|word| matches!(&***word, "&&" | "||" | "|" | ";" | ">"))
+    {
+        return Err(bad(format!(
+            "no shell reads the check, so {word:?} means nothing in it; let one: --check \"sh -c '…'\""
+        )));
+    }
+    let Some(program) = words.first() else { return Ok(()) };
+    let found = match program.contains('/') {
+        true => directory.join(program).is_file(),
+        false => programs::on_path(program, api.configured.search_path()).is_some(),
+    };
+    match found {
+        true => Ok(()),
+        false => Err(bad(format!(
+            "the check's program {program:?} is not on the PATH of the hub; install it, or name it with its path"
+        ))),
+    }
 }
 
 /// Refuses a run that would commit in the same repository as another one. Of the same directory the core takes care.
@@ -338,7 +397,7 @@ async fn steer(
     asked: Given<Steer>,
 ) -> Answer {
     let (Path(name), Json(asked)) = (name?, asked?);
-    let name = name_of(&name)?;
+    let name = known(&api, &name)?;
     let command = match asked {
         Steer::Tell { text } => drive::Command::Tell { text },
         Steer::Pause => drive::Command::Pause,
@@ -370,7 +429,7 @@ async fn edit_item(
     asked: Given<EditItem>,
 ) -> Answer {
     let (Path(name), Json(asked)) = (name?, asked?);
-    let name = name_of(&name)?;
+    let name = known(&api, &name)?;
     let status = asked.status.as_deref().map(Status::parse).transpose();
     let status = status.map_err(|refusal| bad(refusal.to_string()))?;
     let priority = asked.priority.map(Priority::new).transpose();
@@ -380,23 +439,13 @@ async fn edit_item(
         submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
         return Ok(Json(shown(&api.hub.state(), &name)));
     }
-    let commands = match (asked.item, asked.content) {
-        (None, Some(content)) => {
-            vec![item::Command::Add(vec![NewItem { content, status, priority }])]
-        }
-        (None, None) => return Err(bad("give `content` for a new item, or `item` to change one")),
-        (Some(item), content) => {
-            let changes = status.is_some() || priority.is_some() || asked.depends_on.is_some();
-            let depends_on = asked.depends_on;
-            let update = item::Command::Update { item: item.clone(), status, priority, depends_on };
-            let edit = content.map(|content| item::Command::Edit { item, content });
-            edit.into_iter().chain(changes.then_some(update)).collect()
-        }
-    };
-    for command in commands {
-        let what = run::Command::Item(command);
-        submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
+    if asked.item.is_none() && asked.content.is_none() {
+        return Err(bad("say what is to be done with --content, or name the item to change"));
     }
+    let (item, content, depends_on) = (asked.item, asked.content, asked.depends_on);
+    let edit = item::Command::Edit { item, content, status, priority, depends_on };
+    let what = run::Command::Item(edit);
+    submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
     Ok(Json(shown(&api.hub.state(), &name)))
 }
 
@@ -419,20 +468,23 @@ async fn edit_note(
     asked: Given<EditNote>,
 ) -> Answer {
     let (Path(name), Json(asked)) = (name?, asked?);
-    let name = name_of(&name)?;
+    let name = known(&api, &name)?;
     let note = asked.note.as_deref().map(|given| {
         NoteId::parse(given).ok_or_else(|| bad("that is no note's id; they look like NOT-3"))
     });
+    let kind = asked.kind.as_deref().map(note::Kind::parse).transpose();
+    let kind = kind.map_err(|refusal| bad(refusal.to_string()))?;
     let command = match (note.transpose()?, asked.content, asked.remove) {
         (Some(note), _, true) => note::Command::Remove { note },
-        (Some(note), Some(content), false) => note::Command::Edit { note, content },
+        (Some(note), content, false) if content.is_some() || kind.is_some() => {
+            note::Command::Edit { note, content, kind }
+        }
         (None, Some(content), false) => {
-            let kind = note::Kind::parse(asked.kind.as_deref().unwrap_or("tip"));
-            let kind = kind.map_err(|refusal| bad(refusal.to_string()))?;
+            let kind = kind.unwrap_or(note::Kind::Tip);
             note::Command::Add(vec![NewNote { content, kind }])
         }
-        (Some(_), None, false) | (None, _, _) => {
-            return Err(bad("give `content`, or `note` and `remove`"));
+        (Some(_), _, false) | (None, _, _) => {
+            return Err(bad("say what it says with --content, or name a note to change or remove"));
         }
     };
     let what = run::Command::Note(command);

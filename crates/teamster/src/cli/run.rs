@@ -90,8 +90,11 @@ const SPEC_BYTES_MAX: u64 = 1 << 20;
 fn read(path: &Path) -> anyhow::Result<String> {
     let about =
         std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !about.is_file() || about.len() > SPEC_BYTES_MAX {
-        bail!("{} is not a text that could be a spec", path.display());
+    if !about.is_file() {
+        bail!("{} is not a file; name one with the spec", path.display());
+    }
+    if about.len() > SPEC_BYTES_MAX {
+        bail!("{} is longer than {SPEC_BYTES_MAX} bytes; name a shorter one", path.display());
     }
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -105,6 +108,9 @@ fn named_after(spec: &Path) -> String {
 }
 
 pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
+    if args.spec.is_none() && args.name.is_none() {
+        bail!("name the spec, or the run to go on with: --resume --name NAME");
+    }
     if super::wait_for(Client::connect_if_running(data))?.is_none() {
         say("no hub is running; starting one in the background");
         up::start_in_background(data)?;
@@ -143,6 +149,22 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         true => client.get(&format!("/api/runs/{}", in_path(&name))).await?,
         false => Value::Null,
     };
+    if args.resume && known["under_way"] == true {
+        // After a stop of the hub it goes on by itself.
+        say(&format!("{name} is under way"));
+        return Ok((name, known));
+    }
+    if let (None, Some(spec), Some(file), Some(directory)) =
+        (&args.dir, &args.spec, known["file"].as_str(), known["directory"].as_str())
+    {
+        let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(directory));
+        if !is_here && std::path::absolute(spec)? != Path::new(file) {
+            bail!(
+                "the run {name} is of {file} and works in {directory}; go on with it there or with --dir, or give this one \
+                 another name with --name"
+            );
+        }
+    }
     let (spec, file) = match (&args.spec, known["file"].as_str()) {
         (Some(spec), _) => (read(spec)?, std::path::absolute(spec)?.to_string_lossy().into_owned()),
         (None, Some(file)) => (read(Path::new(file))?, file.to_owned()),
@@ -164,12 +186,15 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         ));
     }
     let microdollars = args.budget.map(|dollars| {
-        if !dollars.is_finite() || dollars <= 0.0 {
-            bail!("--budget is a number of dollars above 0");
+        if !dollars.is_finite() || dollars < 1e-6 {
+            bail!("--budget is a number of dollars, at least 0.000001");
         }
         Ok((dollars * 1e6).round() as u64)
     });
-    let check = args.check.as_deref().map(|check| check.split_whitespace().collect::<Vec<_>>());
+    let check = args.check.as_deref().map(|check| {
+        shlex::split(check).with_context(|| format!("a quote is not closed in --check {check:?}"))
+    });
+    let check = check.transpose()?;
     let directory = directory.to_str().context("the directory's name is not UTF-8")?;
     let asked = json!({
         "name": name, "spec": spec, "file": file, "directory": directory, "resume": args.resume,
@@ -185,6 +210,7 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
 fn code(phase: &str) -> u8 {
     match phase {
         "completed" => 0,
+        "leftovers" => 7,
         "iterations-used" => 3,
         "budget-spent" => 4,
         "stopped" => 5,
@@ -350,8 +376,13 @@ pub(super) async fn steer(data: &DataFiles, args: SteerArgs) -> anyhow::Result<(
         }
         Steer::Stop { now: true } => (json!({"do": "stop", "now": true}), "stops"),
     };
-    client.post(&format!("/api/runs/{}/steer", in_path(&args.run)), &asked).await?;
-    print(&format!("{}: {says}", args.run))
+    let run = client.post(&format!("/api/runs/{}/steer", in_path(&args.run)), &asked).await?;
+    print(&format!("{}: {says}", args.run))?;
+    if run["under_way"] == false {
+        let again = data.call(&format!("run --resume --name {}", args.run));
+        say(&format!("nobody works on it now; `{again}` goes on with it"));
+    }
+    Ok(())
 }
 
 #[derive(Debug, clap::Args)]

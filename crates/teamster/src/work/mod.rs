@@ -380,7 +380,8 @@ impl<'a> Course<'a> {
             }
         };
         let iteration = open.number;
-        self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
+        let is_kept = drive.terms.workers > 1 && problem.is_none();
+        self.tell(drive::Command::EndIteration { iteration, commit, problem, is_kept }).await;
     }
 
     /// Runs the hooks that come after an iteration's agent.

@@ -279,7 +279,6 @@ async fn resume(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let spec = super::read(Path::new(file))?;
     let body = json!({
         "name": name, "spec": spec, "file": file, "directory": known["directory"], "resume": true,
-        "same_terms": true,
     });
     post(data, "/api/runs", &body).await
 }
