@@ -8,6 +8,7 @@ mod check;
 mod guard;
 mod incarnation;
 mod last_words;
+mod launching;
 mod live;
 mod outcome;
 mod reload;
