@@ -1,27 +1,26 @@
 //! One start of an agent's program, from its launch until nothing of it is left.
 
 mod conversing;
+mod keeping;
+mod permissions;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::agent::{Event, PermissionId, PermissionOption, ToolCall, TurnEnd};
+use teamster_agents::agent::{Event, ToolCall, TurnEnd};
 use teamster_agents::dialogue::Dialogue;
 use teamster_agents::launch::{self, Grace};
 use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
-use teamster_agents::transcript::{Record, Transcriber};
+use teamster_agents::transcript::Transcriber;
 use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, SleepWhy, Status, Why};
 use teamster_core::conversation::How;
 use teamster_core::ids::QuestionId;
-use teamster_core::permission;
-use teamster_core::question;
 use teamster_core::role::Role;
 use teamster_core::spending::Used;
 use teamster_core::team::Team;
-use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Timestamp};
 use teamster_log::Conversation;
@@ -32,7 +31,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::conversing::Conversing;
-use super::asking::{self, Pending};
+use super::asking::Pending;
 use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
 use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
@@ -43,16 +42,10 @@ use super::{Shared, outcome, retention, until};
 const TEXT_WAIT_MS: u64 = 300;
 /// How long a program may take to give up its turn, before it is ended anyway.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
-/// As many questions as a program may take back before nobody is asked for it any more; they do so when a turn is
-/// cancelled, or one of several calls was denied.
-const TAKEN_BACK_MAX: usize = 100;
 /// How long to wait for how a program ended whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
-
-/// As many denials by rules as are told of one process.
-const DENIALS_TOLD_MAX: u32 = 20;
 
 /// What the runner needs to know of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -658,100 +651,6 @@ impl Talk<'_> {
         stops.then(|| Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)))
     }
 
-    async fn permission_asked(
-        &mut self,
-        id: PermissionId,
-        call: &ToolCall,
-        options: Vec<PermissionOption>,
-    ) {
-        // Nobody is bothered with what is settled already.
-        if !self.dialogue.waits_for(id) {
-            return;
-        }
-        let verdict = match asking::verdict(self.role, call) {
-            // A rule allows this call, not all that follow.
-            permission::Verdict::Allow if asking::allowing(&options).is_none() => {
-                permission::Verdict::Ask
-            }
-            verdict => verdict,
-        };
-        let option = match verdict {
-            permission::Verdict::Allow => asking::allowing(&options),
-            permission::Verdict::Deny => {
-                // A program that does not take no for an answer is told of only so often.
-                self.n_denied += 1;
-                if self.n_denied <= DENIALS_TOLD_MAX {
-                    let title: String = call.title.chars().take(200).collect();
-                    let says = format!("its rules deny: {title}");
-                    let id = self.agent.id.clone();
-                    self.shared.tell(agent::Command::Warn { id, says }).await;
-                }
-                asking::denying(&options)
-            }
-            // A program that takes back whatever it asks would keep people and the log busy with nothing.
-            permission::Verdict::Ask if self.n_taken_back >= TAKEN_BACK_MAX => None,
-            permission::Verdict::Ask => {
-                let of = (self.agent, self.role);
-                match asking::ask(self.shared, of, id, call, options).await {
-                    Some(pending) => {
-                        self.pending.push(pending);
-                        let caller = Caller {
-                            principal: self.agent.id.principal(),
-                            kind: Kind::Agent,
-                            token: self.agent.token,
-                            team: None,
-                        };
-                        self.waits.get_or_insert_with(|| self.shared.hub.waits(&caller));
-                    }
-                    None => drop(self.dialogue.withdraw(id)),
-                }
-                return;
-            }
-        };
-        // It may have been withdrawn by now, which is as good as answered.
-        let _ = match option {
-            Some(option) => self.dialogue.answer(id, option),
-            None => self.dialogue.withdraw(id),
-        };
-    }
-
-    /// Tells the program what a person said; without a word when nobody needs to say anything any more.
-    fn answered(&mut self, at: usize, word: Option<&str>) {
-        let pending = self.pending.remove(at);
-        // It may have been withdrawn by now, which is as good as answered.
-        let _ = match word.and_then(|word| pending.option(word)) {
-            Some(option) => self.dialogue.answer(pending.permission, option),
-            None => self.dialogue.withdraw(pending.permission),
-        };
-        self.no_longer_waits();
-    }
-
-    /// Takes back what people were asked, if they were.
-    async fn permission_withdrawn(&mut self, id: PermissionId) {
-        let Some(at) = self.pending.iter().position(|one| one.permission == id) else { return };
-        let withdraw = question::Command::Withdraw { id: self.pending.remove(at).question };
-        self.n_taken_back += 1;
-        if self.n_taken_back == TAKEN_BACK_MAX {
-            let says = format!(
-                "it took back {TAKEN_BACK_MAX} questions; what else it asks is denied without asking anybody"
-            );
-            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
-        }
-        if let Err(error) =
-            self.shared.hub.submit(Caller::hub(), Command::Question(withdraw), None).await
-        {
-            tracing::warn!(%error, "a question could not be taken back");
-        }
-        self.no_longer_waits();
-    }
-
-    fn no_longer_waits(&mut self) {
-        self.heard_at = Instant::now();
-        if self.pending.is_empty() {
-            self.waits = None;
-        }
-    }
-
     fn turn_ended(&mut self, end: TurnEnd) -> Came {
         match end {
             TurnEnd::Done => Came::To(outcome::read(self.last_words.as_str())),
@@ -819,47 +718,6 @@ impl Talk<'_> {
         match &stderr[stderr.ceil_char_boundary(start)..] {
             "" => says,
             words => format!("{says}; its stderr ends with: {words}"),
-        }
-    }
-
-    /// Keeps an event in the transcript.
-    async fn keep(&mut self, event: Event) {
-        self.keep_all([event]).await;
-    }
-
-    /// Keeps several at once, in their order.
-    async fn keep_all(&mut self, events: impl IntoIterator<Item = Event>) {
-        let at_ms = u64::try_from(self.shared.clock.now().0).unwrap_or_default();
-        let mut records = Vec::new();
-        for event in events {
-            records.extend(self.transcriber.take(at_ms, event));
-        }
-        self.write_all(records).await;
-    }
-
-    /// A transcript that cannot be written loses a piece; the agent's outcome is what must not be lost.
-    async fn write(&mut self, record: Record) {
-        self.write_all(vec![record]).await;
-    }
-
-    async fn write_all(&mut self, records: Vec<Record>) {
-        let encoded = records.iter().filter_map(|record| {
-            let encoded = record.encode();
-            encoded.inspect_err(|error| tracing::warn!(%error, "a record cannot be written")).ok()
-        });
-        // Asked for in their order before the first is waited for, so that they share a sync.
-        let transcripts = self.shared.log.transcripts();
-        let appends = encoded.map(|bytes| transcripts.append(&self.transcript, bytes));
-        for appended in futures_util::future::join_all(appends).await {
-            match appended {
-                Ok(number) => {
-                    self.last_record = Some(number);
-                    self.shared.live.grown(&self.agent.id, number);
-                }
-                Err(error) => {
-                    tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
-                }
-            }
         }
     }
 }
