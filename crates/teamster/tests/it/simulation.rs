@@ -12,6 +12,7 @@
 
 mod agents;
 mod conversations;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,15 +44,7 @@ const OPERATIONS: u64 = 10;
 
 #[test]
 fn whatever_is_acknowledged_is_there_once_and_in_order() {
-    if let Some(seed) = number("TEAMSTER_SEED") {
-        return play(seed, Keys::Sent).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    }
-    let all = number("TEAMSTER_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, fault)) = first_fault(all, |seed| play(seed, Keys::Sent)) {
-        panic!(
-            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it simulation"
-        );
-    }
+    play_all("simulation", SEEDS, |seed| play(seed, Keys::Sent));
 }
 
 /// The control: without keys a repeated call takes effect twice, and the simulation must notice.
@@ -90,6 +83,25 @@ enum Keys {
 /// Returns the number that a variable of the environment gives, if it is set.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| number.parse().expect("it is a number"))
+}
+
+/// Plays `seeds` seeds, or as many as are asked for. Returns how many those were; nothing if one was asked for alone.
+fn play_all(
+    test: &str,
+    seeds: u64,
+    play: impl Fn(u64) -> Result<(), String> + Sync,
+) -> Option<u64> {
+    if let Some(seed) = number("TEAMSTER_SEED") {
+        play(seed).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        return None;
+    }
+    let all = number("TEAMSTER_SEEDS").unwrap_or(seeds);
+    if let Some((seed, fault)) = first_fault(all, play) {
+        panic!(
+            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it {test}"
+        );
+    }
+    Some(all)
 }
 
 /// Plays the seeds below `all` on every core and returns the first that went wrong.
