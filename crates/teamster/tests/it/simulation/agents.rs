@@ -61,16 +61,13 @@ fn a_runner_that_forgets_whom_it_left_is_found_out() {
 
 #[test]
 fn a_seed_of_agents_always_plays_the_same() {
-    for seed in 0..5 {
-        let logs = [(); 2].map(|()| {
-            run_in_virtual_time(async {
-                let team = Team::new(seed, Runner::Careful);
-                team.clone().play().await.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-                team.stage.world.commits().await
-            })
-        });
-        assert_eq!(logs[0], logs[1], "seed {seed}");
-    }
+    assert_plays_the_same(5, |seed| {
+        run_in_virtual_time(async {
+            let team = Team::new(seed, Runner::Careful);
+            team.clone().play().await?;
+            Ok(team.stage.world.commits().await)
+        })
+    });
 }
 
 /// What happened in all seeds.

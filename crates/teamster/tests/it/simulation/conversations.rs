@@ -57,16 +57,13 @@ fn a_runner_that_forgets_who_was_told_is_found_out() {
 
 #[test]
 fn a_seed_of_conversations_always_plays_the_same() {
-    for seed in 0..5 {
-        let logs = [(); 2].map(|()| {
-            run_in_virtual_time(async {
-                let teams = Teams::new(seed, Runner::Careful);
-                teams.clone().play().await.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-                teams.stage.world.commits().await
-            })
-        });
-        assert_eq!(logs[0], logs[1], "seed {seed}");
-    }
+    assert_plays_the_same(5, |seed| {
+        run_in_virtual_time(async {
+            let teams = Teams::new(seed, Runner::Careful);
+            teams.clone().play().await?;
+            Ok(teams.stage.world.commits().await)
+        })
+    });
 }
 
 /// What happened in all seeds.
@@ -324,17 +321,7 @@ impl Teams {
         tell: TellId,
         how: How,
     ) {
-        let (agent, answer) = (agent.clone(), format!("{tell} {incarnation}"));
-        let settle = conversation::Command::Settle {
-            agent,
-            incarnation,
-            tell,
-            how,
-            answer,
-            last_record: None,
-            used: None,
-        };
-        self.stage.tell(handle, Command::Conversation(settle)).await;
+        self.stage.tell(handle, settlement(agent, incarnation, tell, how)).await;
     }
 
     /// Says, much later, what incarnations would that are over.
@@ -354,19 +341,8 @@ impl Teams {
             {
                 continue;
             }
-            let (how, answer) = (How::Completed, format!("{tell} {incarnation}"));
-            let settle = conversation::Command::Settle {
-                agent,
-                incarnation,
-                tell,
-                how,
-                answer,
-                last_record: None,
-                used: None,
-            };
-            if let Ok(done) =
-                handle.submit(Caller::hub(), Command::Conversation(settle), None).await
-            {
+            let settle = settlement(&agent, incarnation, tell, How::Completed);
+            if let Ok(done) = handle.submit(Caller::hub(), settle, None).await {
                 self.stage.was_told("a late word".to_owned(), &done);
             }
         }
@@ -563,6 +539,19 @@ fn team(name: &str) -> Team {
         behaviour: Arc::new(behaviour),
         name,
     }
+}
+
+/// What a start of an agent says of a message; the answer says in which start.
+fn settlement(agent: &AgentId, incarnation: u32, tell: TellId, how: How) -> Command {
+    Command::Conversation(conversation::Command::Settle {
+        agent: agent.clone(),
+        incarnation,
+        tell,
+        how,
+        answer: format!("{tell} {incarnation}"),
+        last_record: None,
+        used: None,
+    })
 }
 
 fn tell_command(to: &str, message: &str) -> Command {
