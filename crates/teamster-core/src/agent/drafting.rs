@@ -7,7 +7,7 @@ use super::{
     NewAgent, PROMPT_BYTES_MAX, Phase, Refusal,
 };
 use crate::ids::TokenId;
-use crate::role::{Limits, RoleName, Roles};
+use crate::role::{Limits, Role, RoleName, Roles};
 use crate::token::Kind;
 use crate::{Context, DossierName, PrincipalName, RunName, text};
 
@@ -21,11 +21,7 @@ impl Agents {
         is_taken: impl Fn(&PrincipalName) -> bool,
         cx: &Context,
     ) -> Result<Event, Refusal> {
-        let Some(role) = roles.get(&new.role) else {
-            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-            let role = new.role.chars().take(80).collect();
-            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
-        };
+        let role = known(roles, &new.role)?;
         if role.program.is_empty() {
             return Err(Refusal::NoProgram(role.name.clone()));
         }
@@ -91,11 +87,7 @@ impl Agents {
         if cx.caller.kind != Kind::Operator {
             return Err(Refusal::OperatorsOnly);
         }
-        let Some(role) = roles.get(&adoption.role) else {
-            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-            let role = adoption.role.chars().take(80).collect();
-            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
-        };
+        let role = known(roles, &adoption.role)?;
         if self.n_live() >= LIVE_MAX {
             return Err(Refusal::TooMany);
         }
@@ -182,4 +174,13 @@ impl Agents {
         ids.find(|(id, _)| !is_taken(&id.principal()))
             .unwrap_or_else(|| unreachable!("there are fewer tokens than numbers"))
     }
+}
+
+/// Returns the role of a name, if there is one.
+fn known<'a>(roles: &'a Roles, name: &str) -> Result<&'a Arc<Role>, Refusal> {
+    roles.get(name).ok_or_else(|| {
+        let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+        let role = name.chars().take(80).collect();
+        Refusal::UnknownRole { role, available: names.join(", ") }
+    })
 }

@@ -174,7 +174,7 @@ async fn begin<'a>(
     session: Option<&str>,
 ) -> Result<Talk<'a>, String> {
     let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str())).cloned();
+    let team = state.team_of(agent).cloned();
     let launched = launching::launch(shared, agent, role, secret, session).await?;
     let Launched { driver, begin, started, grace } = launched;
     let Started { process, stdin, stdout } = started;
@@ -608,7 +608,7 @@ impl Talk<'_> {
     /// Returns how long it may rest.
     fn idle_ms(&self) -> Duration {
         let state = self.shared.hub.state();
-        let team = self.agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+        let team = state.team_of(self.agent);
         Duration::from_millis(team.map_or(0, |team| team.idle_ms))
     }
 

@@ -57,7 +57,7 @@ async fn launch_here(
         settings.programs.choose(Some(&role.program), shared.configured.search_path())?;
     let program = known.program.clone();
     let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let team = state.team_of(agent);
     let mut directory = PathBuf::from(&*super::workplace(&state, agent));
     if let Some(team) = team
         && let Some(root) = &team.worktrees
@@ -103,7 +103,7 @@ async fn launch_there(
     let session = session.filter(|_| program.load_session);
     // What the program is passed on here is this machine's; there it has what its user has there, and what its team names.
     let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let team = state.team_of(agent);
     let pass: Vec<String> =
         team.iter().flat_map(|team| &team.pass).map(ToString::to_string).collect();
     let directory = super::workplace(&state, agent);
