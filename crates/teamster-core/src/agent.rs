@@ -4,9 +4,13 @@
 //! is started. Each start is an incarnation with a token of its own; when it ends, the token ends in the same commit.
 //! Limits form a tree: whatever an agent uses up counts for everybody above it too.
 
+mod drafting;
 mod event;
+mod index;
 mod outcome;
+mod parking;
 mod refusal;
+mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +19,18 @@ use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TokenId;
-use crate::role::{Limits, RoleName, Roles};
+use crate::role::{Limits, RoleName};
 use crate::spending::{Spent, Used};
 use crate::text;
 use crate::token::{Kind, SecretHash};
 use crate::{Caller, Context, DossierName, PrincipalName, Record, RunName, TeamName, Timestamp};
 
 pub use self::event::{Event, SleepWhy, Why};
+use self::index::Stored;
 use self::outcome::bounded;
 pub use self::outcome::{Ending, Outcome, Status};
 pub use self::refusal::Refusal;
+use self::tree::has_means;
 
 /// As long as a task may be: a spec fits, a repository does not.
 pub const PROMPT_BYTES_MAX: usize = 64 * 1024;
@@ -336,15 +342,6 @@ pub struct Agents {
     ended: Vector<AgentId>,
 }
 
-/// What a snapshot keeps; the indexes are made anew.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    last: u32,
-    agents: Vec<Arc<Agent>>,
-    accounts: OrdMap<Arc<str>, Timestamp>,
-    ended: Vector<AgentId>,
-}
-
 impl Agents {
     pub fn get(&self, id: &str) -> Option<&Arc<Agent>> {
         self.by_id.get(&AgentId(id.into()))
@@ -370,23 +367,6 @@ impl Agents {
         self.adopted.iter().filter_map(|id| self.by_id.get(id))
     }
 
-    /// Returns those that an agent drafted, in the order of their names.
-    pub fn children(&self, parent: &AgentId) -> impl Iterator<Item = &Arc<Agent>> {
-        let children = self.children.range((parent.clone(), AgentId("".into()))..);
-        let children = children.take_while(move |(above, _)| above == parent);
-        children.filter_map(|(_, child)| self.by_id.get(child))
-    }
-
-    /// Returns when the first account has something left again, of those that have nothing now.
-    pub fn next_account(&self, now: Timestamp) -> Option<Timestamp> {
-        self.accounts.values().copied().filter(|at| *at > now).min()
-    }
-
-    /// Returns until when an account has nothing left, if that was said.
-    pub fn account_parked_until(&self, account: &str) -> Option<Timestamp> {
-        self.accounts.get(account).copied()
-    }
-
     /// Returns those that have ended and are at hand, the newest first.
     pub fn ended(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.ended.iter().rev().filter_map(|id| self.by_id.get(id))
@@ -407,236 +387,6 @@ impl Agents {
         (agent.token.is_some() && agent.token == caller.token).then_some(agent)
     }
 
-    /// Returns an agent if the caller may know of it: operators all, agents those of their own tree, others what they
-    /// drafted and what is below.
-    pub fn visible(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
-        let unknown = || Refusal::UnknownAgent(which.chars().take(80).collect());
-        let agent = self.get(which).ok_or_else(unknown)?;
-        if self.is_visible(agent, caller) { Ok(agent) } else { Err(unknown()) }
-    }
-
-    pub fn is_visible(&self, agent: &Agent, caller: &Caller) -> bool {
-        match caller.kind {
-            Kind::Operator | Kind::Hub => true,
-            Kind::Agent => match self.of_caller(caller) {
-                Some(own) => own.root == agent.root,
-                None => {
-                    let root = self.by_id.get(&agent.root);
-                    root.map_or(&agent.drafted_by, |root| &root.drafted_by) == &caller.principal
-                }
-            },
-        }
-    }
-
-    /// Returns an agent if the caller may end it: operators all, others those below them.
-    fn endable(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
-        let agent = self.visible(which, caller)?;
-        let below = match (caller.kind, self.of_caller(caller)) {
-            (Kind::Operator | Kind::Hub, _) | (Kind::Agent, None) => true,
-            (Kind::Agent, Some(own)) => self.above(agent).any(|above| above.id == own.id),
-        };
-        if below { Ok(agent) } else { Err(Refusal::UnknownAgent(which.chars().take(80).collect())) }
-    }
-
-    /// Returns the agents above one, nearest first.
-    fn above<'a>(&'a self, agent: &'a Agent) -> impl Iterator<Item = &'a Arc<Agent>> {
-        let parent = |agent: &Agent| self.by_id.get(agent.draft.parent.as_ref()?);
-        std::iter::successors(parent(agent), move |above| parent(above))
-    }
-
-    /// Says whether neither an agent nor any below it is under way.
-    pub fn is_over_with_below(&self, id: &AgentId) -> bool {
-        // One that lasts has no end but sleep.
-        let is_live = |id: &AgentId| {
-            self.by_id.get(id).is_some_and(|agent| agent.is_live() && agent.phase != Phase::Asleep)
-        };
-        !self.with_below(id).iter().any(is_live)
-    }
-
-    /// Returns an agent and all below it, the agent itself first.
-    fn with_below(&self, id: &AgentId) -> Vec<AgentId> {
-        let mut found = vec![id.clone()];
-        let mut next = 0;
-        while let Some(parent) = found.get(next).cloned() {
-            let children = self.children.range((parent.clone(), AgentId("".into()))..);
-            let children = children.take_while(|(above, _)| *above == parent);
-            found.extend(children.map(|(_, child)| child.clone()));
-            next += 1;
-        }
-        found
-    }
-
-    /// Returns the agent that a draft comes to.
-    pub(crate) fn draft(
-        &self,
-        new: &NewAgent,
-        roles: &Roles,
-        new_dossier: impl FnOnce(&str) -> Result<DossierName, Refusal>,
-        is_taken: impl Fn(&PrincipalName) -> bool,
-        cx: &Context,
-    ) -> Result<Event, Refusal> {
-        let Some(role) = roles.get(&new.role) else {
-            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-            let role = new.role.chars().take(80).collect();
-            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
-        };
-        if role.program.is_empty() {
-            return Err(Refusal::NoProgram(role.name.clone()));
-        }
-        let prompt = text::long("prompt", &new.prompt, PROMPT_BYTES_MAX)?;
-        if self.n_live() >= LIVE_MAX {
-            return Err(Refusal::TooMany);
-        }
-        let parent = self.of_caller(&cx.caller);
-        if parent.is_some_and(|parent| !matches!(parent.phase, Phase::Running | Phase::Adopted)) {
-            return Err(Refusal::BeingEnded);
-        }
-        let mut limits = match cx.caller.kind {
-            Kind::Operator | Kind::Hub => new.limits.over(role.limits),
-            Kind::Agent => new.limits.over(role.limits).within(role.limits),
-        };
-        if let Some(parent) = parent {
-            limits = limits.within(self.left(parent, cx.now)?);
-        } else if cx.caller.kind == Kind::Agent {
-            let n = self.drafted_by.get(&cx.caller.principal).copied().unwrap_or_default();
-            if n >= CLIENT_CHILDREN_MAX {
-                let (who, limit) = (cx.caller.principal.to_string(), CLIENT_CHILDREN_MAX);
-                return Err(Refusal::TooManyChildren { who, limit });
-            }
-        }
-        let dossier = match (&new.dossier, parent) {
-            (Some(name), _) => DossierName::parse(name)?,
-            (None, Some(parent)) => parent.draft.dossier.clone(),
-            (None, None) => new_dossier(&prompt)?,
-        };
-        let inherited = parent.map(|parent| parent.draft.directory.as_ref());
-        let directory = new.directory.as_deref().or(role.directory.as_deref()).or(inherited);
-        let directory = directory.unwrap_or(&new.default_directory);
-        // What is inherited was good enough for the parent, who may be on another machine.
-        let is_inherited = inherited == Some(directory);
-        if !(directory.starts_with('/') || is_inherited) || directory.len() > DIRECTORY_BYTES_MAX {
-            return Err(Refusal::Directory(directory.chars().take(200).collect()));
-        }
-        let (id, number) = self.new_id(&role.name, is_taken);
-        let draft = Draft {
-            role: role.name.clone(),
-            dossier,
-            prompt,
-            directory: directory.into(),
-            parent: parent.map(|parent| parent.id.clone()),
-            depth: parent.map_or(0, |parent| parent.draft.depth + 1),
-            limits,
-            team: None,
-            run: None,
-        };
-        Ok(Event::Drafted { id, number, draft })
-    }
-
-    fn new_id(&self, role: &RoleName, is_taken: impl Fn(&PrincipalName) -> bool) -> (AgentId, u32) {
-        let mut ids =
-            (self.last + 1..).map(|number| (AgentId(format!("{role}-{number}").into()), number));
-        ids.find(|(id, _)| !is_taken(&id.principal()))
-            .unwrap_or_else(|| unreachable!("there are fewer tokens than numbers"))
-    }
-
-    /// Returns the agent that an adoption comes to; its token will be `token`.
-    pub(crate) fn adopt(
-        &self,
-        adoption: &Adoption,
-        roles: &Roles,
-        new_dossier: impl FnOnce(&str) -> Result<DossierName, Refusal>,
-        is_taken: impl Fn(&PrincipalName) -> bool,
-        token: TokenId,
-        cx: &Context,
-    ) -> Result<Event, Refusal> {
-        if cx.caller.kind != Kind::Operator {
-            return Err(Refusal::OperatorsOnly);
-        }
-        let Some(role) = roles.get(&adoption.role) else {
-            let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-            let role = adoption.role.chars().take(80).collect();
-            return Err(Refusal::UnknownRole { role, available: names.join(", ") });
-        };
-        if self.n_live() >= LIVE_MAX {
-            return Err(Refusal::TooMany);
-        }
-        let directory = &adoption.directory;
-        if !directory.starts_with('/') || directory.len() > DIRECTORY_BYTES_MAX {
-            return Err(Refusal::Directory(directory.chars().take(200).collect()));
-        }
-        let session = adoption.session.as_deref();
-        let session = session.map(|session| text::line("session", session, 256)).transpose()?;
-        let dossier = match &adoption.dossier {
-            Some(name) => DossierName::parse(name)?,
-            None => new_dossier("adopted")?,
-        };
-        let (id, number) = self.new_id(&role.name, is_taken);
-        let draft = Draft {
-            role: role.name.clone(),
-            dossier,
-            prompt: "(a person runs it)".into(),
-            directory: directory.as_str().into(),
-            parent: None,
-            depth: 0,
-            limits: role.limits,
-            team: None,
-            run: None,
-        };
-        Ok(Event::Adopted { id, number, draft, token, session })
-    }
-
-    /// Returns an agent that speaks for a team, which lasts as long as its conversation.
-    pub(crate) fn convene(
-        &self,
-        team: &crate::team::Team,
-        directory: Arc<str>,
-        is_taken: impl Fn(&PrincipalName) -> bool,
-    ) -> Event {
-        let role = RoleName::of_team(&team.name);
-        let (id, number) = self.new_id(&role, is_taken);
-        let draft = Draft {
-            role,
-            dossier: DossierName::new("conversations".to_owned()),
-            prompt: "".into(),
-            directory,
-            parent: None,
-            depth: 0,
-            // Its turns and its time are those of its conversation, which has no end.
-            limits: Limits { turns: u32::MAX, wall_ms: u64::MAX, ..team.behaviour.limits },
-            team: Some(team.name.clone()),
-            run: None,
-        };
-        Event::Convened { id, number, draft }
-    }
-
-    /// Returns the agent of an iteration of a run.
-    pub(crate) fn engage(
-        &self,
-        run: &RunName,
-        terms: &crate::drive::Terms,
-        directory: Arc<str>,
-        prompt: Arc<str>,
-        microdollars: Option<u64>,
-        is_taken: impl Fn(&PrincipalName) -> bool,
-    ) -> Event {
-        let role = terms.behaviour.name.clone();
-        let (id, number) = self.new_id(&role, is_taken);
-        let limits = terms.behaviour.limits;
-        let money = Limits { microdollars, ..limits };
-        let draft = Draft {
-            role,
-            dossier: DossierName::new(format!("run-{run}")),
-            prompt,
-            directory,
-            parent: None,
-            depth: 0,
-            limits: limits.within(money),
-            team: None,
-            run: Some(run.clone()),
-        };
-        Event::Drafted { id, number, draft }
-    }
-
     /// Has one that lasts started, if it sleeps.
     pub(crate) fn wake(&self, id: &AgentId) -> Option<Event> {
         let asleep = self.by_id.get(id).filter(|agent| agent.phase == Phase::Asleep);
@@ -646,48 +396,6 @@ impl Agents {
     /// Has one that lasts put to sleep, if it does not sleep yet.
     pub(crate) fn put_to_sleep(&self, id: &AgentId) -> Vec<Event> {
         self.kill(id, &Why::ToSleep)
-    }
-
-    /// Returns what is left for one more agent below `parent`, or why there may be none.
-    fn left(&self, parent: &Arc<Agent>, now: Timestamp) -> Result<Limits, Refusal> {
-        let who = || parent.id.to_string();
-        if parent.n_children >= parent.draft.limits.children {
-            return Err(Refusal::TooManyChildren {
-                who: who(),
-                limit: parent.draft.limits.children,
-            });
-        }
-        let mut left = parent.draft.limits;
-        for above in std::iter::once(parent).chain(self.above(parent)) {
-            let (limits, who) = (above.draft.limits, || above.id.to_string());
-            if limits.depth <= parent.draft.depth - above.draft.depth {
-                return Err(Refusal::TooDeep { depth: parent.draft.depth });
-            }
-            if above.n_below >= limits.total {
-                return Err(Refusal::TotalSpent { who: who(), limit: limits.total });
-            }
-            if above.n_turns >= limits.turns {
-                return Err(Refusal::TurnsSpent { who: who(), limit: limits.turns });
-            }
-            let time_left = above.deadline.map_or(limits.wall_ms, |deadline| {
-                u64::try_from(deadline.0 - now.0).unwrap_or_default()
-            });
-            if time_left == 0 {
-                return Err(Refusal::TimeSpent { who: who() });
-            }
-            has_means(above)?;
-            let spent = &above.spent;
-            left = left.within(Limits {
-                depth: limits.depth - (parent.draft.depth - above.draft.depth) - 1,
-                children: limits.children,
-                total: limits.total - above.n_below - 1,
-                turns: limits.turns - above.n_turns,
-                wall_ms: time_left,
-                microdollars: limits.microdollars.map(|limit| limit - spent.microdollars),
-                tokens: limits.tokens.map(|limit| limit - spent.tokens()),
-            });
-        }
-        Ok(left)
     }
 
     /// Returns the events that `command` causes, or why it is refused. A draft and an admission concern other nouns too
@@ -1042,151 +750,6 @@ impl Agents {
         {
             self.children.remove(&(parent.clone(), oldest));
         }
-    }
-
-    /// Parks an agent until its account has something left. The time until then is nobody's fault: it does not count, for
-    /// those above it as for itself.
-    fn park(&mut self, id: &AgentId, account: &Arc<str>, until: Timestamp, now: Timestamp) {
-        for above in self.ids_above(id) {
-            self.change(&above, |agent| {
-                // It may be waiting for several that are parked at once.
-                let more = (until.0 - agent.stands_still_until.max(now).0).max(0);
-                agent.deadline = agent.deadline.map(|at| Timestamp(at.0.saturating_add(more)));
-                agent.stands_still_until = agent.stands_still_until.max(until);
-            });
-        }
-        self.change(id, |agent| {
-            agent.queued_at = Some(now);
-            agent.phase = Phase::Queued;
-            agent.token = None;
-            agent.parked = Some(Parked { account: account.clone(), until });
-            agent.n_parks += 1;
-        });
-        let parked = self.accounts.iter().filter(|(_, at)| **at > now);
-        self.accounts = parked.map(|(account, at)| (account.clone(), *at)).collect();
-        // Who is told another end waits for the later one, like all of the account.
-        let until = self.accounts.get(account).map_or(until, |known| until.max(*known));
-        self.accounts.insert(account.clone(), until);
-    }
-
-    fn ids_above(&self, id: &AgentId) -> Vec<AgentId> {
-        let agent = self.by_id.get(id);
-        let above = agent.into_iter().flat_map(|agent| self.above(agent));
-        above.map(|above| above.id.clone()).collect()
-    }
-
-    /// Lets all of an account go on at once; those above get back no more time than was waited.
-    fn unpark(&mut self, account: &Arc<str>, now: Timestamp) {
-        self.accounts.remove(account);
-        let is_parked =
-            |agent: &&Arc<Agent>| agent.parked.as_ref().is_some_and(|at| at.account == *account);
-        let parked: Vec<AgentId> =
-            self.queued().filter(is_parked).map(|agent| agent.id.clone()).collect();
-        for id in &parked {
-            self.change(id, |agent| agent.parked = None);
-            for above in self.ids_above(id) {
-                self.change(&above, |agent| {
-                    let too_much = (agent.stands_still_until.0 - now.0).max(0);
-                    agent.deadline = agent.deadline.map(|at| Timestamp(at.0 - too_much));
-                    agent.stands_still_until = agent.stands_still_until.min(now);
-                });
-            }
-        }
-    }
-
-    fn change_with_above(&mut self, id: &AgentId, change: impl Fn(&mut Agent)) {
-        for id in std::iter::once(id).chain(&self.ids_above(id)) {
-            self.change(id, &change);
-        }
-    }
-
-    /// Changes an agent, and the indexes with it.
-    fn change(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
-        let Some(old) = self.by_id.get(id).cloned() else { return };
-        self.unindex(&old);
-        let mut agent = Agent::clone(&old);
-        change(&mut agent);
-        self.insert(Arc::new(agent));
-    }
-
-    fn unindex(&mut self, agent: &Agent) {
-        self.queued.remove(&agent.number);
-        self.active.remove(&agent.id);
-        self.adopted.remove(&agent.id);
-        if let Some(at) = agent.deadline {
-            self.deadlines.remove(&(at, agent.id.clone()));
-        }
-        if agent.is_live() && agent.draft.parent.is_none() && !agent.lasts() {
-            let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
-            match n {
-                0 | 1 => self.drafted_by.remove(&agent.drafted_by),
-                _ => self.drafted_by.insert(agent.drafted_by.clone(), n - 1),
-            };
-        }
-    }
-
-    fn insert(&mut self, agent: Arc<Agent>) {
-        match agent.phase {
-            Phase::Queued => {
-                self.queued.insert(agent.number, agent.id.clone());
-            }
-            Phase::Running | Phase::Ending => {
-                self.active.insert(agent.id.clone());
-            }
-            Phase::Adopted => {
-                self.adopted.insert(agent.id.clone());
-            }
-            Phase::Asleep | Phase::Ended => {}
-        }
-        // One that is being ended needs no second reason.
-        if agent.phase == Phase::Running
-            && let Some(at) = agent.deadline
-        {
-            self.deadlines.insert((at, agent.id.clone()));
-        }
-        match &agent.draft.parent {
-            Some(parent) => {
-                self.children.insert((parent.clone(), agent.id.clone()));
-            }
-            None if agent.is_live() && !agent.lasts() => {
-                let n = self.drafted_by.get(&agent.drafted_by).copied().unwrap_or_default();
-                self.drafted_by.insert(agent.drafted_by.clone(), n + 1);
-            }
-            None => {}
-        }
-        self.by_id.insert(agent.id.clone(), agent);
-    }
-}
-
-/// Refuses to go on when the money or the tokens are spent.
-fn has_means(agent: &Agent) -> Result<(), Refusal> {
-    let (limits, spent) = (&agent.draft.limits, &agent.spent);
-    let who = || agent.id.to_string();
-    match (limits.microdollars, limits.tokens) {
-        (Some(limit), _) if spent.microdollars >= limit => {
-            Err(Refusal::MoneySpent { who: who(), limit })
-        }
-        (_, Some(limit)) if spent.tokens() >= limit => {
-            Err(Refusal::TokensSpent { who: who(), limit })
-        }
-        _ => Ok(()),
-    }
-}
-
-impl From<Stored> for Agents {
-    fn from(stored: Stored) -> Self {
-        let Stored { last, agents: all, accounts, ended } = stored;
-        let mut agents = Self { last, accounts, ended, ..Self::default() };
-        all.into_iter().for_each(|agent| agents.insert(agent));
-        agents
-    }
-}
-
-impl From<Agents> for Stored {
-    fn from(agents: Agents) -> Self {
-        let Agents { last, by_id, accounts, ended, .. } = agents;
-        let agents = by_id.into_iter().map(|(_, agent)| agent).collect();
-        Self { last, agents, accounts, ended }
     }
 }
 

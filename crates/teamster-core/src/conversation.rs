@@ -2,6 +2,10 @@
 //! whose session goes on for as long as the conversation does, awake or asleep. What is told waits in order until the
 //! agent has worked off what came before.
 
+mod answers;
+mod event;
+mod refusal;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,12 +13,14 @@ use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
-use crate::compaction::Fate;
 use crate::ids::{ConversationId, TellId};
 use crate::spending::Used;
 use crate::text::{self, BadText};
 use crate::token::Kind;
-use crate::{Caller, Context, PrincipalName, Record, Summary, TeamName, Timestamp};
+use crate::{Caller, Context, PrincipalName, Record, TeamName, Timestamp};
+
+pub use self::event::Event;
+pub use self::refusal::Refusal;
 
 /// As long as a message may be.
 pub const MESSAGE_BYTES_MAX: usize = 102_400;
@@ -33,8 +39,6 @@ pub const CHAIN_LENGTH_MAX: u32 = 8;
 pub const CHAIN_TOTAL_MAX: u32 = 50;
 /// As much as is kept of why there is no answer.
 pub(crate) const WHY_BYTES_MAX: usize = 2_000;
-/// As much of a message as is said again with its answer.
-const ABOUT_BYTES_MAX: usize = 200;
 /// So many messages may be sent in one conversation within [`RATE_MS`].
 pub const RATE_MAX: usize = 60;
 pub const RATE_MS: i64 = 60 * 60 * 1_000;
@@ -233,134 +237,6 @@ pub enum Command {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    Opened {
-        id: ConversationId,
-        from: Partner,
-        to: TeamName,
-        agent: AgentId,
-    },
-    Told {
-        id: TellId,
-        conversation: ConversationId,
-        message: Arc<str>,
-        chain: Chain,
-        #[serde(default)]
-        is_awaited: bool,
-        #[serde(default)]
-        asker: Option<Asker>,
-        #[serde(default)]
-        answer_to: Option<TellId>,
-    },
-    Left {
-        id: TellId,
-        conversation: ConversationId,
-    },
-    Read {
-        conversation: ConversationId,
-        up_to: TellId,
-    },
-    Begun {
-        id: TellId,
-        conversation: ConversationId,
-        /// Its records are those after this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<u64>,
-    },
-    Settled {
-        id: TellId,
-        conversation: ConversationId,
-        how: How,
-        answer: Arc<str>,
-        /// Its records are those up to this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        up_to: Option<u64>,
-    },
-    Cleared {
-        conversation: ConversationId,
-        up_to: Option<TellId>,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("{0}")]
-    Name(String),
-    #[error("Unknown team: {team}. Known teams: {known}")]
-    UnknownTeam { team: String, known: String },
-    #[error(
-        "no program is installed that could play team {0}; install one and start the hub again"
-    )]
-    NoProgram(TeamName),
-    #[error("you are {own}; fromTeam must be left out or say so, not {given:?}")]
-    NotYou { own: String, given: String },
-    #[error("Message is required")]
-    NoMessage,
-    #[error(
-        "Message too long (max 100KB), that is {MESSAGE_BYTES_MAX} bytes; put long text into a file and name it"
-    )]
-    MessageTooLong,
-    #[error("Message contains null bytes")]
-    NullBytes,
-    #[error(transparent)]
-    Text(#[from] BadText),
-    #[error(
-        "{QUEUE_MAX} messages wait for {0} in this conversation, which is the limit; wait for some to be answered"
-    )]
-    Busy(TeamName),
-    #[error(
-        "this message would be number {length} of a chain in which each was caused by the one before; finish with what you \
-         know instead of telling somebody again"
-    )]
-    ChainTooLong { length: u32 },
-    #[error(
-        "the message that began this has caused {CHAIN_TOTAL_MAX} messages, which is the limit; finish with what you know"
-    )]
-    ChainTooWide,
-    #[error(
-        "{RATE_MAX} messages were sent to {to} within the last hour, which is the limit; wait, or say more at once"
-    )]
-    TooOften { to: TeamName },
-    #[error("there are {CONVERSATIONS_MAX} conversations, which is the limit")]
-    TooMany,
-    #[error("there is no such conversation; team_report shows yours")]
-    UnknownConversation,
-    #[error("there is no such message, or it is not yours to take back")]
-    UnknownTell,
-    #[error("only an operator may do this for the conversations of others")]
-    OperatorsOnly,
-    #[error("only the hub itself says how its agents are")]
-    HubOnly,
-    #[error("agent {0} is not in a state for this")]
-    OutOfStep(AgentId),
-}
-
-impl Refusal {
-    /// Returns the name by which programs know the refusal.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Name(_)
-            | Self::NoMessage
-            | Self::MessageTooLong
-            | Self::NullBytes
-            | Self::NotYou { .. }
-            | Self::Text(_)
-            | Self::UnknownConversation
-            | Self::UnknownTell => "ValidationError",
-            Self::UnknownTeam { .. } => "TeamNotFoundError",
-            Self::NoProgram(_) | Self::OutOfStep(_) => "ProcessError",
-            Self::Busy(_) => "ProcessBusyError",
-            Self::ChainTooLong { .. } | Self::ChainTooWide | Self::TooOften { .. } => {
-                "ChainLimitError"
-            }
-            Self::TooMany => "PoolLimitExceededError",
-            Self::OperatorsOnly | Self::HubOnly => "Forbidden",
-        }
-    }
-}
-
 /// The view of all conversations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
@@ -474,76 +350,12 @@ impl Conversations {
         })
     }
 
-    /// Returns the message that brings an asker the answer to one of its own, the `n`th of those that are sent at once.
-    /// Of more than it can work off, it has to ask.
-    pub(crate) fn delivery(&self, of: &Tell, how: &How, answer: &str, n: u32) -> Option<Event> {
-        let asker = of.asker.as_ref()?;
-        let conversation = self.of_agent(&asker.agent)?;
-        let to = &self.by_id.get(&of.conversation)?.to;
-        if of.is_delivered || conversation.queue.len() >= 2 * QUEUE_MAX {
-            return None;
-        }
-        let about = of.message.lines().next().unwrap_or_default();
-        let about = text::beginning(about, ABOUT_BYTES_MAX);
-        let said = match how {
-            How::Completed => format!("{to} has answered your message {} ({about}):", of.id),
-            How::Terminated { why } => format!(
-                "{to} has not answered your message {} ({about}): {why}. It had said:",
-                of.id
-            ),
-            How::Cancelled => format!("your message {} to {to} ({about}) was taken back.", of.id),
-        };
-        let message = text::beginning(&format!("{said}\n\n{answer}"), MESSAGE_BYTES_MAX);
-        Some(Event::Told {
-            id: TellId(self.last_tell + 1 + n),
-            conversation: conversation.id,
-            message,
-            chain: Chain { first: of.chain.first, length: of.chain.length + 1 },
-            is_awaited: false,
-            asker: None,
-            answer_to: Some(of.id),
-        })
-    }
-
     /// Returns the message that an agent acts on, or acted on last.
     pub(crate) fn cause_of(&self, agent: &AgentId) -> Option<TellId> {
         let conversation = self.of_agent(agent)?;
         let tells = conversation.tells.iter().rev().filter_map(|id| self.tells.get(id));
         let mut begun = tells.filter(|tell| tell.progress != Progress::Queued);
         conversation.current.or_else(|| begun.next().map(|tell| tell.id))
-    }
-
-    /// Returns what an agent asked others in the turn that it is in, and may not have heard the answer to.
-    pub(crate) fn unheard_by(&self, agent: &AgentId) -> Vec<&Arc<Tell>> {
-        let Some(conversation) = self.of_agent(agent) else { return Vec::new() };
-        let current = conversation.current.and_then(|tell| self.tells.get(&tell));
-        let Some(Progress::Active { since }) = current.map(|tell| &tell.progress) else {
-            return Vec::new();
-        };
-        let own = self.of_partner(&Partner::Team(conversation.to.clone())).collect::<Vec<_>>();
-        let recent = own.into_iter().flat_map(|one| {
-            let tells = one.tells.iter().rev().filter_map(|id| self.tells.get(id));
-            tells.take_while(|tell| tell.at >= *since)
-        });
-        let is_its = |tell: &&Arc<Tell>| {
-            tell.is_awaited && tell.asker.as_ref().is_some_and(|asker| asker.agent == *agent)
-        };
-        recent.filter(is_its).collect()
-    }
-
-    /// Returns how many answers in its conversations somebody has neither waited for nor read.
-    pub fn n_unread(&self, partner: &Partner) -> usize {
-        let own = self.of_partner(partner);
-        own.map(|conversation| self.unread(conversation).count()).sum()
-    }
-
-    fn unread(&self, conversation: &Conversation) -> impl Iterator<Item = &Arc<Tell>> {
-        let read = conversation.read;
-        let late = conversation.tells.iter().rev().take_while(move |id| Some(**id) > read);
-        let late = late.filter_map(|id| self.tells.get(id));
-        late.filter(|tell| {
-            tell.is_settled() && !tell.is_awaited && !tell.is_delivered && tell.answer_to.is_none()
-        })
     }
 
     /// Returns the conversations in which somebody tells.
@@ -818,81 +630,6 @@ pub fn team_name(given: &str) -> Result<TeamName, Refusal> {
         return refuse("Team name too long (max 100 characters)");
     }
     TeamName::parse(given).map_err(|error| Refusal::Name(error.to_string()))
-}
-
-impl Event {
-    pub fn conversation(&self) -> ConversationId {
-        match self {
-            Self::Opened { id, .. } => *id,
-            Self::Told { conversation, .. }
-            | Self::Left { conversation, .. }
-            | Self::Read { conversation, .. }
-            | Self::Begun { conversation, .. }
-            | Self::Settled { conversation, .. }
-            | Self::Cleared { conversation, .. } => *conversation,
-        }
-    }
-
-    /// Returns how much text the event carries, for bounds.
-    pub(crate) fn text_bytes(&self) -> usize {
-        match self {
-            Self::Told { message, .. } => message.len(),
-            Self::Settled { answer, .. } => answer.len(),
-            Self::Opened { .. }
-            | Self::Left { .. }
-            | Self::Read { .. }
-            | Self::Begun { .. }
-            | Self::Cleared { .. } => 0,
-        }
-    }
-
-    pub(crate) fn fate(&self) -> Fate {
-        match self {
-            Self::Cleared { conversation, .. } => {
-                Fate::KeptIfLast(vec![format!("{conversation} cleared")])
-            }
-            Self::Read { conversation, .. } => {
-                Fate::KeptIfLast(vec![format!("{conversation} read")])
-            }
-            Self::Opened { .. }
-            | Self::Told { .. }
-            | Self::Left { .. }
-            | Self::Begun { .. }
-            | Self::Settled { .. } => Fate::Kept,
-        }
-    }
-
-    pub(crate) fn summary(&self) -> Summary {
-        let line = |text: &str| {
-            text.lines().next().unwrap_or_default().chars().take(100).collect::<String>()
-        };
-        match self {
-            Self::Opened { id, from, to, agent } => {
-                Summary::new("add", format!("{id}: {from} can talk to {to} ({agent})"))
-            }
-            Self::Told { id, conversation, message, .. } => {
-                Summary::new("note", format!("{id} in {conversation}: {}", line(message)))
-            }
-            Self::Left { id, .. } => {
-                Summary::new("edit", format!("{id} is no longer waited for; its answer is kept"))
-            }
-            Self::Read { conversation, up_to } => {
-                Summary::new("edit", format!("{conversation} was read up to {up_to}"))
-            }
-            Self::Begun { id, .. } => Summary::new("take", format!("{id} is being answered")),
-            Self::Settled { id, how, answer, .. } => {
-                let text = match how {
-                    How::Completed => format!("{id} answered: {}", line(answer)),
-                    How::Terminated { why } => format!("{id} has no answer: {}", line(why)),
-                    How::Cancelled => format!("{id} was taken back"),
-                };
-                Summary::new("done", text)
-            }
-            Self::Cleared { conversation, .. } => {
-                Summary::new("edit", format!("{conversation} begins anew for those who read it"))
-            }
-        }
-    }
 }
 
 impl From<Stored> for Conversations {

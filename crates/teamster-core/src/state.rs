@@ -326,6 +326,11 @@ impl State {
         Ok(self.tokens.decide(&token::Command::Create { new, replace: false }, cx)?)
     }
 
+    /// Returns the team that an agent speaks for, if it does and there is one.
+    pub fn team_of(&self, agent: &agent::Agent) -> Option<&Arc<Team>> {
+        self.teams.get(agent.draft.team.as_ref()?.as_str())
+    }
+
     /// Returns how an agent behaves: as its role says, or its team.
     pub fn behaviour(&self, agent: &agent::Agent) -> Option<&Arc<Role>> {
         match &agent.draft.team {

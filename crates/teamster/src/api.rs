@@ -11,11 +11,11 @@ mod stands;
 pub mod teams;
 mod tells;
 mod top;
+mod waiting;
 
 pub(crate) use self::agents::ENDED_PAGE;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -36,9 +36,10 @@ use teamster_log::Log;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::door::http::{problem, wrong_method};
-use teamster_mcp::hub::{Done, Failure, wait};
+use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::watch;
 
+use self::waiting::wait_for_event;
 use crate::agents::{Configured, Live};
 use crate::clock::Clock;
 use crate::config::DataFiles;
@@ -66,8 +67,6 @@ pub const DEFAULT_AGENT: &str = "agent";
 
 /// As many commits as one page of the log has.
 const LOG_PAGE: usize = 500;
-/// The longest that a request waits for the log to grow.
-const LOG_WAIT_MAX: Duration = Duration::from_secs(50);
 
 pub fn router(api: Api) -> Router {
     Router::new()
@@ -366,14 +365,7 @@ async fn log(State(api): State<Api>, asked: Result<Query<LogQuery>, QueryRejecti
     let seq = api.hub.state().seq();
     let mut commits = api.log.read(after, LOG_PAGE).await?;
     if commits.is_empty() && wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let grown =
-            wait(&api.hub, &Topic::Log, at_most, |_| (), |state| (state.seq() > seq).then_some(()));
-        let mut stop = api.stop.subscribe();
-        tokio::select! {
-            _ = grown => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
+        wait_for_event(&api, wait_ms, &Topic::Log, seq).await;
         commits = api.log.read(after, LOG_PAGE).await?;
     }
     let unreadable = |error: teamster_core::record::Unreadable| {

@@ -11,7 +11,7 @@ use teamster_agents::launch::Launch;
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
-use super::incarnation::{HANDSHAKE_PATIENCE, driver, filled, grace, prepared};
+use super::launching::{HANDSHAKE_PATIENCE, driver, filled, grace, prepared};
 use crate::programs::Program;
 use crate::settings::Mcp;
 use crate::{secret, tasks};

@@ -1,31 +1,26 @@
 //! One start of an agent's program, from its launch until nothing of it is left.
 
 mod conversing;
+mod keeping;
+mod permissions;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::agent::{
-    Begin, Event, McpServer, PermissionId, PermissionOption, Resume, ToolCall, TurnEnd,
-};
+use teamster_agents::agent::{Event, ToolCall, TurnEnd};
 use teamster_agents::dialogue::Dialogue;
-use teamster_agents::drivers::{self, Preparation};
-use teamster_agents::launch::{self, Grace, Launch, Private, Terminate};
+use teamster_agents::launch::{self, Grace};
 use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
 use teamster_agents::supervisor::{Process, Started};
-use teamster_agents::transcript::{Record, Transcriber};
+use teamster_agents::transcript::Transcriber;
 use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, SleepWhy, Status, Why};
 use teamster_core::conversation::How;
 use teamster_core::ids::QuestionId;
-use teamster_core::permission;
-use teamster_core::question;
 use teamster_core::role::Role;
 use teamster_core::spending::Used;
 use teamster_core::team::Team;
-use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Timestamp};
 use teamster_log::Conversation;
@@ -36,34 +31,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::conversing::Conversing;
-use super::asking::{self, Pending};
+use super::asking::Pending;
 use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
-use super::remote::{self, NotThere, Ssh};
+use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
-use super::{Shared, outcome, retention, until, worktree};
-use crate::programs::{Driver, Ends, Program};
-use crate::secret;
-use crate::settings::Mcp;
+use super::{Shared, outcome, retention, until};
 
-/// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
-pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
 /// How long a program may take to give up its turn, before it is ended anyway.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
-/// How long after SIGTERM a program is killed.
-const TERMINATE_PATIENCE: Duration = Duration::from_secs(2);
-/// As many questions as a program may take back before nobody is asked for it any more; they do so when a turn is
-/// cancelled, or one of several calls was denied.
-const TAKEN_BACK_MAX: usize = 100;
 /// How long to wait for how a program ended whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
-
-/// As many denials by rules as are told of one process.
-const DENIALS_TOLD_MAX: u32 = 20;
 
 /// What the runner needs to know of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,11 +126,6 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     end
 }
 
-/// Says whether this is the hub's first start of what a person began: without that session there is nothing to go on with.
-fn is_handed_over(agent: &Agent) -> bool {
-    agent.incarnation == 1 && agent.session.is_some()
-}
-
 /// An agent that is being talked to.
 struct Talk<'a> {
     shared: &'a Shared,
@@ -189,154 +166,6 @@ struct Talk<'a> {
     n_denied: u32,
 }
 
-/// A program that was started, and what it is told first.
-struct Launched {
-    driver: Box<dyn drivers::Driver>,
-    begin: Begin,
-    started: Started,
-    grace: Grace,
-}
-
-/// Starts an agent's program on this machine.
-async fn launch_here(
-    shared: &Shared,
-    agent: &Agent,
-    role: &Role,
-    secret: &str,
-    session: Option<&str>,
-) -> Result<Launched, String> {
-    let configuration = shared.configured.current();
-    let settings = &configuration.settings;
-    let (known, path) =
-        settings.programs.choose(Some(&role.program), shared.configured.search_path())?;
-    let program = known.program.clone();
-    let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
-    let mut directory = PathBuf::from(&*super::workplace(&state, agent));
-    if let Some(team) = team
-        && let Some(root) = &team.worktrees
-        && directory.starts_with(&**root)
-        && let Some(conversation) = state.conversations.of_agent(&agent.id)
-    {
-        let branch = worktree::branch(&team.name, conversation, &directory);
-        directory = worktree::ensure(Path::new(&*team.directory), &directory, &branch).await?;
-    }
-    if !directory.is_dir() {
-        return Err(format!("there is no directory {}", directory.display()));
-    }
-    let model = role.model.as_deref();
-    // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
-    let id = launch_id(agent, secret::nonce());
-    let launch = Launch::new(id, path, shared.isolation().await);
-    let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
-    launch.masked = vec![shared.data.clone()];
-    launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
-    let session = session.filter(|_| program.load_session);
-    let begin = beginning((shared, agent, role), &shared.url, directory, secret, session);
-    let mut driver = driver(&program);
-    let launch = prepared(launch, driver.as_mut(), &begin);
-    let started = shared.supervisor.launch(launch).await;
-    let started = started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
-    let grace = grace(&program);
-    Ok(Launched { driver, begin, started, grace })
-}
-
-/// Starts an agent's program on another machine.
-async fn launch_there(
-    shared: &Shared,
-    agent: &Agent,
-    role: &Role,
-    secret: &str,
-    (session, remote): (Option<&str>, &str),
-) -> Result<Launched, String> {
-    let ssh = Ssh::parse(remote)?;
-    let configuration = shared.configured.current();
-    let settings = &configuration.settings;
-    let program = settings.programs.find(&role.program)?.program.clone();
-    let model = role.model.as_deref();
-    let session = session.filter(|_| program.load_session);
-    // What the program is passed on here is this machine's; there it has what its user has there, and what its team names.
-    let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
-    let pass: Vec<String> =
-        team.iter().flat_map(|team| &team.pass).map(ToString::to_string).collect();
-    let directory = super::workplace(&state, agent);
-    for _ in 0..remote::PORTS_TRIED_MAX {
-        let nonce = secret::nonce();
-        let port = remote::port(nonce);
-        let url = format!("http://127.0.0.1:{port}");
-        let id = format!("{nonce:032x}");
-        let begun_in = PathBuf::from(&*directory);
-        let mut begin = beginning((shared, agent, role), &url, begun_in, secret, session);
-        let mut driver = driver(&program);
-        let variables = program.variables(model, &settings.mcp).into_iter();
-        let private = remote::private(&id);
-        let mut order = remote::Order {
-            ssh: &ssh,
-            id,
-            directory: &directory,
-            program: &program.command,
-            args: program.arguments(model).into_iter().map(Into::into).collect(),
-            environment: variables.map(|(name, value)| (name.into(), value.into())).collect(),
-            pass: &pass,
-            files: Vec::new(),
-            grace: grace(&program),
-        };
-        order.prepare(driver.prepare(&begin, &private));
-        let id = launch_id(agent, nonce);
-        let launch = Launch::new(id, "ssh", shared.isolation().await);
-        match remote::start(shared, agent, launch, &order, port).await {
-            Ok((started, directory)) => {
-                // Where it really is, which the program is told.
-                begin.directory = directory;
-                let grace = remote::grace(order.grace);
-                return Ok(Launched { driver, begin, started, grace });
-            }
-            Err(NotThere::Because(why)) => return Err(why),
-            Err(NotThere::PortTaken) => {}
-        }
-    }
-    Err(remote::NO_PORT.to_owned())
-}
-
-/// Returns a name for one launch. Teams may have characters in their names that a launch may not.
-fn launch_id(agent: &Agent, nonce: u128) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
-    let name: String = agent.id.as_str().chars().map(plain).collect();
-    format!("{name}-{}-{:016x}", agent.incarnation, nonce >> 64)
-}
-
-/// Returns what a program is told first.
-fn beginning(
-    (shared, agent, role): (&Shared, &Agent, &Role),
-    url: &str,
-    directory: PathBuf,
-    secret: &str,
-    session: Option<&str>,
-) -> Begin {
-    let configuration = shared.configured.current();
-    let tool_timeout = configuration.settings.mcp.stream_timeout.get().into();
-    Begin {
-        directory,
-        mcp_servers: vec![McpServer {
-            name: "teamster".into(),
-            url: match &agent.draft.run {
-                Some(run) => format!("{url}/mcp/session/{run}"),
-                None => format!("{url}/mcp"),
-            },
-            headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
-            tool_timeout: Some(Duration::from_millis(tool_timeout)),
-        }],
-        resume: session.map(|session| Resume {
-            session: session.to_owned(),
-            or_new: !is_handed_over(agent),
-            spent_micros: agent.used.microdollars,
-        }),
-        model: role.model.as_deref().map(str::to_owned),
-        nonce: secret::nonce(),
-    }
-}
-
 async fn begin<'a>(
     shared: &'a Shared,
     agent: &'a Agent,
@@ -345,12 +174,9 @@ async fn begin<'a>(
     session: Option<&str>,
 ) -> Result<Talk<'a>, String> {
     let state = shared.hub.state();
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str())).cloned();
-    let launched = match remote::of(&state, agent) {
-        None => launch_here(shared, agent, role, secret, session).await,
-        Some(remote) => launch_there(shared, agent, role, secret, (session, &remote)).await,
-    };
-    let Launched { driver, begin, started, grace } = launched?;
+    let team = state.team_of(agent).cloned();
+    let launched = launching::launch(shared, agent, role, secret, session).await?;
+    let Launched { driver, begin, started, grace } = launched;
     let Started { process, stdin, stdout } = started;
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
@@ -782,7 +608,7 @@ impl Talk<'_> {
     /// Returns how long it may rest.
     fn idle_ms(&self) -> Duration {
         let state = self.shared.hub.state();
-        let team = self.agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+        let team = state.team_of(self.agent);
         Duration::from_millis(team.map_or(0, |team| team.idle_ms))
     }
 
@@ -823,100 +649,6 @@ impl Talk<'_> {
         let id = self.agent.id.clone();
         self.shared.tell(agent::Command::Warn { id, says: says.clone() }).await;
         stops.then(|| Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)))
-    }
-
-    async fn permission_asked(
-        &mut self,
-        id: PermissionId,
-        call: &ToolCall,
-        options: Vec<PermissionOption>,
-    ) {
-        // Nobody is bothered with what is settled already.
-        if !self.dialogue.waits_for(id) {
-            return;
-        }
-        let verdict = match asking::verdict(self.role, call) {
-            // A rule allows this call, not all that follow.
-            permission::Verdict::Allow if asking::allowing(&options).is_none() => {
-                permission::Verdict::Ask
-            }
-            verdict => verdict,
-        };
-        let option = match verdict {
-            permission::Verdict::Allow => asking::allowing(&options),
-            permission::Verdict::Deny => {
-                // A program that does not take no for an answer is told of only so often.
-                self.n_denied += 1;
-                if self.n_denied <= DENIALS_TOLD_MAX {
-                    let title: String = call.title.chars().take(200).collect();
-                    let says = format!("its rules deny: {title}");
-                    let id = self.agent.id.clone();
-                    self.shared.tell(agent::Command::Warn { id, says }).await;
-                }
-                asking::denying(&options)
-            }
-            // A program that takes back whatever it asks would keep people and the log busy with nothing.
-            permission::Verdict::Ask if self.n_taken_back >= TAKEN_BACK_MAX => None,
-            permission::Verdict::Ask => {
-                let of = (self.agent, self.role);
-                match asking::ask(self.shared, of, id, call, options).await {
-                    Some(pending) => {
-                        self.pending.push(pending);
-                        let caller = Caller {
-                            principal: self.agent.id.principal(),
-                            kind: Kind::Agent,
-                            token: self.agent.token,
-                            team: None,
-                        };
-                        self.waits.get_or_insert_with(|| self.shared.hub.waits(&caller));
-                    }
-                    None => drop(self.dialogue.withdraw(id)),
-                }
-                return;
-            }
-        };
-        // It may have been withdrawn by now, which is as good as answered.
-        let _ = match option {
-            Some(option) => self.dialogue.answer(id, option),
-            None => self.dialogue.withdraw(id),
-        };
-    }
-
-    /// Tells the program what a person said; without a word when nobody needs to say anything any more.
-    fn answered(&mut self, at: usize, word: Option<&str>) {
-        let pending = self.pending.remove(at);
-        // It may have been withdrawn by now, which is as good as answered.
-        let _ = match word.and_then(|word| pending.option(word)) {
-            Some(option) => self.dialogue.answer(pending.permission, option),
-            None => self.dialogue.withdraw(pending.permission),
-        };
-        self.no_longer_waits();
-    }
-
-    /// Takes back what people were asked, if they were.
-    async fn permission_withdrawn(&mut self, id: PermissionId) {
-        let Some(at) = self.pending.iter().position(|one| one.permission == id) else { return };
-        let withdraw = question::Command::Withdraw { id: self.pending.remove(at).question };
-        self.n_taken_back += 1;
-        if self.n_taken_back == TAKEN_BACK_MAX {
-            let says = format!(
-                "it took back {TAKEN_BACK_MAX} questions; what else it asks is denied without asking anybody"
-            );
-            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
-        }
-        if let Err(error) =
-            self.shared.hub.submit(Caller::hub(), Command::Question(withdraw), None).await
-        {
-            tracing::warn!(%error, "a question could not be taken back");
-        }
-        self.no_longer_waits();
-    }
-
-    fn no_longer_waits(&mut self) {
-        self.heard_at = Instant::now();
-        if self.pending.is_empty() {
-            self.waits = None;
-        }
     }
 
     fn turn_ended(&mut self, end: TurnEnd) -> Came {
@@ -987,103 +719,6 @@ impl Talk<'_> {
             "" => says,
             words => format!("{says}; its stderr ends with: {words}"),
         }
-    }
-
-    /// Keeps an event in the transcript.
-    async fn keep(&mut self, event: Event) {
-        self.keep_all([event]).await;
-    }
-
-    /// Keeps several at once, in their order.
-    async fn keep_all(&mut self, events: impl IntoIterator<Item = Event>) {
-        let at_ms = u64::try_from(self.shared.clock.now().0).unwrap_or_default();
-        let mut records = Vec::new();
-        for event in events {
-            records.extend(self.transcriber.take(at_ms, event));
-        }
-        self.write_all(records).await;
-    }
-
-    /// A transcript that cannot be written loses a piece; the agent's outcome is what must not be lost.
-    async fn write(&mut self, record: Record) {
-        self.write_all(vec![record]).await;
-    }
-
-    async fn write_all(&mut self, records: Vec<Record>) {
-        let encoded = records.iter().filter_map(|record| {
-            let encoded = record.encode();
-            encoded.inspect_err(|error| tracing::warn!(%error, "a record cannot be written")).ok()
-        });
-        // Asked for in their order before the first is waited for, so that they share a sync.
-        let transcripts = self.shared.log.transcripts();
-        let appends = encoded.map(|bytes| transcripts.append(&self.transcript, bytes));
-        for appended in futures_util::future::join_all(appends).await {
-            match appended {
-                Ok(number) => {
-                    self.last_record = Some(number);
-                    self.shared.live.grown(&self.agent.id, number);
-                }
-                Err(error) => {
-                    tracing::warn!(agent = %self.agent.id, %error, "a piece of a transcript is lost")
-                }
-            }
-        }
-    }
-}
-
-/// Adds to a launch what a program is started with.
-pub(super) fn filled(
-    mut launch: Launch,
-    program: &Program,
-    model: Option<&str>,
-    mcp: &Mcp,
-    directory: &Path,
-) -> Launch {
-    launch.args = program.arguments(model).into_iter().map(Into::into).collect();
-    launch.directory = directory.to_owned();
-    launch.passed_on = program.pass.iter().map(ToString::to_string).collect();
-    let variables = program.variables(model, mcp).into_iter();
-    launch.environment = variables.map(|(name, value)| (name.into(), value.into())).collect();
-    launch
-}
-
-/// Adds to a launch what its driver wants for it. Files of a launch are not in the data, which is hidden from it, nor in its
-/// project, which is the user's.
-pub(super) fn prepared(
-    mut launch: Launch,
-    driver: &mut dyn drivers::Driver,
-    begin: &Begin,
-) -> Launch {
-    let directory = std::env::temp_dir().join(format!("teamster-launch-{:032x}", begin.nonce));
-    let Preparation { args, environment, files } = driver.prepare(begin, &directory);
-    launch.args.extend(args);
-    launch.environment.extend(environment);
-    launch.private = (!files.is_empty()).then_some(Private { directory, files });
-    launch
-}
-
-pub(super) fn driver(program: &Program) -> Box<dyn drivers::Driver> {
-    match program.driver {
-        Driver::Acp => Box::new(drivers::acp::Acp::default()),
-        Driver::Claude => Box::new(drivers::claude::Claude::default()),
-        Driver::Codex => Box::new(drivers::codex::Codex::default()),
-    }
-}
-
-/// Returns how a program is ended.
-pub(super) fn grace(program: &Program) -> Grace {
-    let grace = Duration::from_secs(u64::from(program.grace_s.get()));
-    match program.ends {
-        Ends::Stdin => Grace {
-            after_stdin: grace,
-            terminate: Terminate::Program,
-            after_terminate: TERMINATE_PATIENCE,
-        },
-        Ends::Sigterm => Grace {
-            after_stdin: Duration::ZERO,
-            terminate: Terminate::Group,
-            after_terminate: grace,
-        },
     }
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod guard;
 mod incarnation;
 mod last_words;
+mod launching;
 mod live;
 mod outcome;
 mod reload;
@@ -456,7 +457,7 @@ async fn bring_answers(shared: Arc<Shared>) {
 
 /// Returns the directory that an agent works in: that of its team as it is now, or its own.
 fn workplace(state: &State, agent: &Agent) -> Arc<str> {
-    let team = agent.draft.team.as_ref().and_then(|team| state.teams.get(team.as_str()));
+    let team = state.team_of(agent);
     let own = &agent.draft.directory;
     let has_worktree = |root: &Arc<str>| Path::new(&**own).starts_with(&**root);
     match team {

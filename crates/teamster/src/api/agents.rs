@@ -1,12 +1,13 @@
 //! Agents for people's programs: drafted, listed, shown, and followed.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use futures_util::future::select;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,7 +18,8 @@ use teamster_mcp::Hub as _;
 
 use crate::agents::retention;
 
-use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
+use super::waiting::wait_for;
+use super::{Answer, Api, Given, InPath, Problem, submit};
 use crate::agents::remote;
 
 /// As many records as one page of a transcript has.
@@ -191,8 +193,6 @@ async fn transcript(
     let read = || api.log.transcripts().read(&conversation, after, RECORDS_PAGE);
     let mut records = read().await?;
     if records.is_empty() && wait_ms > 0 && agent.is_live() {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let mut stop = api.stop.subscribe();
         let topic = teamster_core::topic::Topic::Agent(agent.id.clone());
         let watch = api.hub.watch(&topic);
         let ended = watch.until(&api.hub, |state| {
@@ -206,12 +206,7 @@ async fn transcript(
             }
             api.live.more(&agent.id, after).await;
         };
-        tokio::select! {
-            () = grown => {}
-            () = ended => {}
-            () = tokio::time::sleep(at_most) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
+        wait_for(&api, wait_ms, select(pin!(grown), pin!(ended))).await;
         records = read().await?;
     }
     let last = records.last().map_or(after, |record| record.number);

@@ -1,7 +1,6 @@
 //! What waits for people: listed, waited for, and answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -15,7 +14,8 @@ use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 
-use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, submit};
+use super::waiting::wait_for;
+use super::{Answer, Api, Given, InPath, submit};
 
 /// As many questions that were settled as are listed.
 const SETTLED_PAGE: usize = 100;
@@ -49,19 +49,11 @@ struct ListQuery {
 /// Those that are open, oldest first, then those that were settled, newest first.
 async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejection>) -> Answer {
     let Query(ListQuery { after, wait_ms }) = asked?;
-    if wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let mut stop = api.stop.subscribe();
-        let watch = api.hub.watch(&Topic::Questions);
-        let newer = watch.until(&api.hub, |state| {
-            state.questions.open().any(|question| question.id.0 > after).then_some(())
-        });
-        tokio::select! {
-            () = newer => {}
-            () = tokio::time::sleep(at_most) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
+    let watch = api.hub.watch(&Topic::Questions);
+    let newer = watch.until(&api.hub, |state| {
+        state.questions.open().any(|question| question.id.0 > after).then_some(())
+    });
+    wait_for(&api, wait_ms, newer).await;
     let state = api.hub.state();
     let open: Vec<Value> = state.questions.open().map(|question| shown(question)).collect();
     let settled = state.questions.settled().take(SETTLED_PAGE);

@@ -2,7 +2,6 @@
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -19,9 +18,9 @@ use teamster_core::run::{self, Run};
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_core::{Command, RunName};
-use teamster_mcp::hub::wait;
 
-use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
+use super::waiting::wait_for_event;
+use super::{Answer, Api, Given, InPath, Problem, submit};
 use crate::work::hooks::{Hooks, Trust};
 use crate::{agents, programs};
 
@@ -180,23 +179,10 @@ async fn show(
     let (Path(name), Query(ShowQuery { after, wait_ms })) = (name?, asked?);
     let name = known(&api, &name)?;
     if wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
         let seen = shown(&api.hub.state(), &name);
         // What happened before we began to wait is answered at once.
         if after >= seen["seq"].as_u64().unwrap_or_default() {
-            let topic = Topic::Run(name.clone());
-            let changed = wait(
-                &api.hub,
-                &topic,
-                at_most,
-                |_| (),
-                |state| (state.seq() > after).then_some(()),
-            );
-            let mut stop = api.stop.subscribe();
-            tokio::select! {
-                _ = changed => {}
-                _ = stop.wait_for(|stop| *stop) => {}
-            }
+            wait_for_event(&api, wait_ms, &Topic::Run(name.clone()), after).await;
         }
     }
     // Noted before the view is made: from here on the log tells what changes it.

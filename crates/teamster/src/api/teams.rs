@@ -1,7 +1,6 @@
 //! Teams for people's programs: who talks to them and how that stands, and waiting until something happens.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::rejection::QueryRejection;
@@ -13,13 +12,13 @@ use teamster_core::Timestamp;
 use teamster_core::agent::Phase;
 use teamster_core::conversation::Conversation;
 use teamster_core::topic::Topic;
-use teamster_mcp::hub::wait;
 
 use crate::agents;
 use crate::config;
 
 use super::stands::holds_up;
-use super::{Answer, Api, LOG_WAIT_MAX, Query};
+use super::waiting::wait_for_event;
+use super::{Answer, Api, Query};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/api/teams", get(list))
@@ -67,21 +66,7 @@ struct ListQuery {
 
 async fn list(State(api): State<Api>, asked: Result<Query<ListQuery>, QueryRejection>) -> Answer {
     let Query(ListQuery { after, wait_ms }) = asked?;
-    if wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let more = wait(
-            &api.hub,
-            &Topic::Log,
-            at_most,
-            |_| (),
-            |state| (state.seq() > after).then_some(()),
-        );
-        let mut stop = api.stop.subscribe();
-        tokio::select! {
-            _ = more => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
+    wait_for_event(&api, wait_ms, &Topic::Log, after).await;
     let state = api.hub.state();
     Ok(Json(json!({"seq": state.seq(), "teams": all(&api, &state)})))
 }

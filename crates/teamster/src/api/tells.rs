@@ -1,12 +1,13 @@
 //! Messages to teams for people's programs: how one stands, and waiting for its answer.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use futures_util::future::select;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,7 +19,8 @@ use teamster_core::{Command, Event, State as Everything};
 use teamster_mcp::Hub as _;
 
 use super::stands::stands;
-use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
+use super::waiting::wait_for;
+use super::{Answer, Api, Given, InPath, Problem, submit};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -119,26 +121,19 @@ async fn show(
     let (Path(which), Query(ShowQuery { wait_ms, stands: known })) = (id?, asked?);
     let (id, conversation) = find(&api, &which)?;
     let trees = api.hub.trees();
-    if wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let mut stop = api.stop.subscribe();
-        let is_new = |state: &Everything| {
-            let is_new = |tell: &Arc<Tell>| {
-                let differs = |known: &String| *known != stands(state, trees, tell);
-                tell.is_settled() || known.as_ref().is_some_and(differs)
-            };
-            state.conversations.tell(id).is_none_or(is_new).then_some(())
+    let is_new = |state: &Everything| {
+        let is_new = |tell: &Arc<Tell>| {
+            let differs = |known: &String| *known != stands(state, trees, tell);
+            tell.is_settled() || known.as_ref().is_some_and(differs)
         };
-        // What it waits for may be anything; its end is of its conversation.
-        let topic = if known.is_some() { Topic::Log } else { Topic::Conversation(conversation) };
-        let watch = api.hub.watch(&topic);
-        tokio::select! {
-            () = watch.until(&api.hub, is_new) => {}
-            () = trees.until(|| is_new(&api.hub.state())) => {}
-            () = tokio::time::sleep(at_most) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
+        state.conversations.tell(id).is_none_or(is_new).then_some(())
+    };
+    // What it waits for may be anything; its end is of its conversation.
+    let topic = if known.is_some() { Topic::Log } else { Topic::Conversation(conversation) };
+    let watch = api.hub.watch(&topic);
+    let told = watch.until(&api.hub, is_new);
+    let moved = trees.until(|| is_new(&api.hub.state()));
+    wait_for(&api, wait_ms, select(pin!(told), pin!(moved))).await;
     let state = api.hub.state();
     let tell = state.conversations.tell(id).ok_or_else(|| unknown(&which))?;
     let agent = state.conversations.get(conversation).map(|conversation| &conversation.agent);

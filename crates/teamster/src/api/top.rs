@@ -1,18 +1,20 @@
 //! The whole workspace at a glance, for people's programs: agents, runs, teams and questions in one answer.
 
-use std::time::Duration;
+use std::pin::pin;
 
 use axum::extract::State;
 use axum::extract::rejection::QueryRejection;
 use axum::routing::get;
 use axum::{Json, Router};
+use futures_util::future::select;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::agent::{Agent, Phase};
 use teamster_core::topic::Topic;
-use teamster_mcp::hub::wait;
+use teamster_mcp::Hub as _;
 
-use super::{Answer, Api, LOG_WAIT_MAX, Problem, Query};
+use super::waiting::wait_for;
+use super::{Answer, Api, Problem, Query};
 use crate::agents::retention;
 
 /// As many agents as are told, those under way first, and as many of those that have ended.
@@ -44,17 +46,10 @@ struct TopQuery {
 
 async fn top(State(api): State<Api>, asked: Result<Query<TopQuery>, QueryRejection>) -> Answer {
     let Query(TopQuery { after, records, wait_ms }) = asked?;
-    if wait_ms > 0 {
-        let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let newer = |state: &teamster_core::State| (state.seq() > after).then_some(());
-        let changed = wait(&api.hub, &Topic::Log, at_most, |_| (), newer);
-        let mut stop = api.stop.subscribe();
-        tokio::select! {
-            _ = changed => {}
-            () = api.live.any(records) => {}
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-    }
+    let watch = api.hub.watch(&Topic::Log);
+    let event = watch.until(&api.hub, |state| (state.seq() > after).then_some(()));
+    let said = api.live.any(records);
+    wait_for(&api, wait_ms, select(pin!(event), pin!(said))).await;
     let (n_records, state) = (api.live.n_records(), api.hub.state());
     let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
     let all = live.take(AGENTS_MAX).chain(state.agents.ended().take(ENDED_MAX));

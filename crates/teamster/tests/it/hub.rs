@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -242,6 +243,38 @@ impl Drop for Hub {
     }
 }
 
+/// A hub in the background, ended when the test is.
+pub(crate) struct Detached {
+    pub(crate) data: PathBuf,
+    _directory: TempDir,
+}
+
+impl Detached {
+    pub(crate) fn new() -> Self {
+        Self::within(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    pub(crate) fn within(directory: TempDir) -> Self {
+        Self { data: directory.path().join("data"), _directory: directory }
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> (bool, String, String) {
+        run_in(&self.data, arguments)
+    }
+
+    pub(crate) fn file(&self) -> Value {
+        let file = std::fs::read(self.data.join("hub.json")).expect("there is a hub.json");
+        serde_json::from_slice(&file).expect("hub.json is JSON")
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        // Nobody minds if there is none.
+        let _ = self.run(&["down"]);
+    }
+}
+
 /// Returns the process that `hub.json` names.
 fn read_pid(file: &Value) -> Pid {
     let pid = file["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -276,6 +309,18 @@ pub(crate) fn command(data: &Path) -> Command {
     command.env_clear().env("PATH", "/usr/bin:/bin").env("TZ", "UTC").env("TEAMSTER_DATA", data);
     command.current_dir(std::env::temp_dir()).stdin(Stdio::null());
     command
+}
+
+/// Runs a command on a data directory. Returns whether it succeeded, and what it printed where.
+pub(crate) fn run_in(data: &Path, arguments: &[&str]) -> (bool, String, String) {
+    let output = command(data).args(arguments).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+/// Returns who may do what with a file.
+pub(crate) fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
 /// Runs a command with some input, and returns what it printed.

@@ -51,5 +51,6 @@ mod terminal;
 mod transcripts;
 mod trust;
 mod unattended;
+mod up_and_down;
 mod work;
 mod yak_files;

@@ -10,8 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use teamster_log::{Conversation, Options};
 
-use crate::cli::{mode, run_in};
-use crate::hub::{Hub, command, feed};
+use crate::hub::{Hub, command, feed, mode, run_in};
 
 #[test]
 fn a_log_that_is_exported_and_imported_is_the_same() {

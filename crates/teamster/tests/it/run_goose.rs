@@ -1,34 +1,14 @@
 //! A spec worked off by real Goose, offline: it asks a scripted model.
 
-#![expect(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a broken fixture should panic, and git is a program"
-)]
-
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::driven::{Driven, story};
 use crate::scripted_model::{Script, ScriptedModel, Step};
+use crate::work::git;
 
 const SPEC: &str = "# Five things\n\nMake a file for each of one, two, three, four and five.\n";
 /// The order in which they are done: the most urgent first, but nothing before what it waits for.
 const ORDER: [&str; 5] = ["four", "one", "two", "three", "five"];
-
-fn git(directory: &Path, args: &[&str]) -> String {
-    let output = Command::new("git")
-        .current_dir(directory)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
-        .args(args)
-        .output()
-        .expect("git runs");
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
-}
 
 /// How the prompt of an iteration begins.
 fn begins(n: usize) -> String {

@@ -12,6 +12,7 @@
 
 mod agents;
 mod conversations;
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,15 +44,7 @@ const OPERATIONS: u64 = 10;
 
 #[test]
 fn whatever_is_acknowledged_is_there_once_and_in_order() {
-    if let Some(seed) = number("TEAMSTER_SEED") {
-        return play(seed, Keys::Sent).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    }
-    let all = number("TEAMSTER_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, fault)) = first_fault(all, |seed| play(seed, Keys::Sent)) {
-        panic!(
-            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it simulation"
-        );
-    }
+    play_all("simulation", SEEDS, |seed| play(seed, Keys::Sent));
 }
 
 /// The control: without keys a repeated call takes effect twice, and the simulation must notice.
@@ -66,15 +59,11 @@ fn without_idempotency_the_simulation_fails() {
 
 #[test]
 fn a_seed_always_plays_the_same() {
-    for seed in 0..20 {
-        let logs = [(); 2].map(|()| {
-            let world = World::new(seed, Keys::Sent);
-            run_in_virtual_time(world.clone().play())
-                .unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-            world.commits().now_or_never().expect("reading memory does not wait")
-        });
-        assert_eq!(logs[0], logs[1], "seed {seed}");
-    }
+    assert_plays_the_same(20, |seed| {
+        let world = World::new(seed, Keys::Sent);
+        run_in_virtual_time(world.clone().play())?;
+        Ok(world.commits().now_or_never().expect("reading memory does not wait"))
+    });
 }
 
 /// When the other writer writes; ours never does.
@@ -90,6 +79,37 @@ enum Keys {
 /// Returns the number that a variable of the environment gives, if it is set.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| number.parse().expect("it is a number"))
+}
+
+/// Plays `seeds` seeds, or as many as are asked for. Returns how many those were; nothing if one was asked for alone.
+fn play_all(
+    test: &str,
+    seeds: u64,
+    play: impl Fn(u64) -> Result<(), String> + Sync,
+) -> Option<u64> {
+    if let Some(seed) = number("TEAMSTER_SEED") {
+        play(seed).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        return None;
+    }
+    let all = number("TEAMSTER_SEEDS").unwrap_or(seeds);
+    if let Some((seed, fault)) = first_fault(all, play) {
+        panic!(
+            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it {test}"
+        );
+    }
+    Some(all)
+}
+
+/// Plays each seed twice, which must come to the same log.
+fn assert_plays_the_same(
+    seeds: u64,
+    log_of: impl Fn(u64) -> Result<Vec<teamster_log::Commit>, String>,
+) {
+    for seed in 0..seeds {
+        let logs =
+            [(); 2].map(|()| log_of(seed).unwrap_or_else(|fault| panic!("seed {seed}: {fault}")));
+        assert_eq!(logs[0], logs[1], "seed {seed}");
+    }
 }
 
 /// Plays the seeds below `all` on every core and returns the first that went wrong.

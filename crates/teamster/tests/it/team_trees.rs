@@ -8,7 +8,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,6 +15,7 @@ use tempfile::TempDir;
 use crate::agents::World;
 use crate::hub::Mcp;
 use crate::unattended::until_said;
+use crate::work::git;
 
 /// A hub with two teams in git repositories.
 struct Teams {
@@ -34,19 +34,6 @@ fn start(pool: &str, each: &str) -> Teams {
         let _ = writeln!(settings, "[teams.{name}]\npath = {path:?}\n{each}");
     }
     Teams { world: World::start(&settings), home }
-}
-
-fn git(directory: &Path, args: &[&str]) -> String {
-    let identity = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"];
-    let output = Command::new("git")
-        .current_dir(directory)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .args(identity)
-        .args(args)
-        .output()
-        .expect("git runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 async fn call(client: &mut Mcp, tool: &str, arguments: Value) -> Value {

@@ -8,8 +8,7 @@ use std::path::Path;
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
-use crate::cli::mode;
-use crate::hub::command;
+use crate::hub::{command, mode};
 
 /// What is typed and what comes of it, as a person would see it.
 struct Terminal {

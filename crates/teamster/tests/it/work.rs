@@ -6,7 +6,7 @@
     reason = "a broken fixture should panic, and git is a program"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -42,6 +42,19 @@ pub(crate) const TEMPLATE: &str = r#"Notes: {{notes}}
 ! say done
 "#;
 
+/// Runs git in a repository, as somebody whose own configuration does not matter.
+pub(crate) fn git(directory: &Path, args: &[&str]) -> String {
+    let output = Command::new("git")
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
+        .args(args)
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
 impl Project {
     pub(crate) fn start(settings: &str) -> Self {
         let world = World::start(settings);
@@ -59,15 +72,7 @@ impl Project {
     }
 
     pub(crate) fn git(&self, args: &[&str]) -> String {
-        let output = Command::new("git")
-            .current_dir(&self.path)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.org"])
-            .args(args)
-            .output()
-            .expect("git runs");
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        git(&self.path, args)
     }
 
     /// The same, waiting for others who use the repository at this moment, as a person would.

@@ -14,6 +14,7 @@ use teamster_mcp::Hub as _;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::stage::{self, Runner, Stage};
 use super::*;
 
 /// As many seeds as `cargo test` plays.
@@ -39,16 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn agents_keep_to_their_leash_and_nobody_who_waits_for_one_is_forgotten() {
     let seen = Seen::default();
-    if let Some(seed) = number("TEAMSTER_SEED") {
-        return play(seed, Runner::Careful, &seen)
-            .unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    }
-    let all = number("TEAMSTER_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, fault)) = first_fault(all, |seed| play(seed, Runner::Careful, &seen)) {
-        panic!(
-            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it simulation::agents"
-        );
-    }
+    let all = play_all("simulation::agents", SEEDS, |seed| play(seed, Runner::Careful, &seen));
+    let Some(all) = all else { return };
     println!("{all} seeds: {seen:?}");
     let Seen { ended, interrupted, killed, refused } = &seen;
     for (what, n) in [("ended", ended), ("cut off", interrupted), ("killed", killed)] {
@@ -68,23 +61,13 @@ fn a_runner_that_forgets_whom_it_left_is_found_out() {
 
 #[test]
 fn a_seed_of_agents_always_plays_the_same() {
-    for seed in 0..5 {
-        let logs = [(); 2].map(|()| {
-            run_in_virtual_time(async {
-                let team = Team::new(seed, Runner::Careful);
-                team.clone().play().await.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-                team.world.commits().await
-            })
-        });
-        assert_eq!(logs[0], logs[1], "seed {seed}");
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Runner {
-    Careful,
-    /// Does not interrupt those that an earlier hub left.
-    Forgetful,
+    assert_plays_the_same(5, |seed| {
+        run_in_virtual_time(async {
+            let team = Team::new(seed, Runner::Careful);
+            team.clone().play().await?;
+            Ok(team.stage.world.commits().await)
+        })
+    });
 }
 
 /// What happened in all seeds.
@@ -113,11 +96,7 @@ fn play(seed: u64, runner: Runner, seen: &Seen) -> Result<(), String> {
 /// What one seed plays in.
 #[derive(Clone)]
 struct Team {
-    world: World,
-    runner: Runner,
-    epoch: Option<Instant>,
-    /// Everything that anybody was told was done.
-    told: Arc<Mutex<Vec<Acknowledged>>>,
+    stage: Stage,
     /// What incarnations may still say or do when they are long over.
     late: Arc<Mutex<Vec<Late>>>,
     n_refused: Arc<AtomicU64>,
@@ -144,27 +123,17 @@ enum Came {
 
 impl Team {
     fn new(seed: u64, runner: Runner) -> Self {
-        Self {
-            world: World::new(seed, Keys::Sent),
-            runner,
-            // In some seeds the clock starts anew with every hub.
-            epoch: (seed % 7 != 3).then(Instant::now),
-            told: Arc::default(),
-            late: Arc::default(),
-            n_refused: Arc::default(),
-        }
+        // In some seeds the clock starts anew with every hub.
+        let epoch = (seed % 7 != 3).then(Instant::now);
+        let stage = Stage::new(seed, runner, epoch);
+        Self { stage, late: Arc::default(), n_refused: Arc::default() }
     }
 
     async fn play(self) -> Result<Model, String> {
-        let (hubs, _) = watch::channel(self.start_hub(0).await?);
-        for client in 0..CLIENTS {
-            self.world.create_token(&hubs, client).await;
-        }
         let sync = Command::Role(role::Command::Sync(vec![role("coder"), role("lead")]));
-        let handle = hubs.borrow().handle.clone();
-        handle.submit(Caller::hub(), sync, None).await.expect("nothing goes wrong yet");
-        self.world.draw_faults();
+        let hubs = self.stage.begin(CLIENTS, sync).await?;
         let clients = (0..CLIENTS).map(|client| self.clone().operate(client, hubs.subscribe()));
+        let run = async |handle: &Handle, n| self.run(handle, n).await;
         let mut outcomes = Vec::new();
         tokio::select! {
             // Otherwise the order of polling is drawn at random.
@@ -174,46 +143,17 @@ impl Team {
                     outcomes.extend(one?);
                 }
             }
-            fault = self.clone().run_and_crash(hubs.clone()) => return Err(fault),
+            fault = self.stage.run_and_crash(hubs.clone(), 300, run) => return Err(fault),
             () = self.clone().haunt(hubs.subscribe()) => unreachable!("it goes on for ever"),
         }
-        let hub = hubs.borrow().clone();
-        hub.crash();
-        // What was sent last may still arrive.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        self.world.check(&[], &hub).await?;
+        self.stage.end(&hubs).await?;
         self.check(&outcomes).await
-    }
-
-    async fn start_hub(&self, n: u64) -> Result<Running, String> {
-        self.world.start_hub_at(n, self.epoch.unwrap_or_else(Instant::now)).await
-    }
-
-    /// Runs agents until the hub crashes, and again with the next. Returns only if something goes wrong.
-    async fn run_and_crash(self, hubs: watch::Sender<Running>) -> String {
-        let mut dice = self.world.dice(3);
-        for n in 1.. {
-            let hub = hubs.borrow().clone();
-            let lifetime = Duration::from_millis(20) + dice.millis(300);
-            tokio::select! {
-                biased;
-                () = self.run(&hub.handle, n) => unreachable!("it runs for ever"),
-                () = tokio::time::sleep(lifetime) => {}
-            }
-            hub.crash();
-            tokio::time::sleep(dice.millis(3)).await;
-            match self.start_hub(n).await {
-                Ok(running) => hubs.send_replace(running),
-                Err(fault) => return fault,
-            };
-        }
-        unreachable!("it crashes for ever")
     }
 
     /// Does what the hub's runner does.
     async fn run(&self, handle: &Handle, n: u64) {
-        let mut dice = self.world.dice(2_000 + n);
-        if self.runner == Runner::Careful {
+        let mut dice = self.stage.world.dice(2_000 + n);
+        if self.stage.runner == Runner::Careful {
             self.interrupt_all(handle).await;
         }
         let watch = handle.watch(&Topic::Agents);
@@ -224,18 +164,11 @@ impl Team {
             while handle.state().agents.active().count() < RUNNING_MAX {
                 let next = handle.state().agents.queued().next().map(|agent| agent.id.clone());
                 let Some(id) = next else { break };
-                let secret = SecretHash(std::array::from_fn(|_| dice.roll().to_le_bytes()[0]));
-                let admit = agent::Command::Admit { id: id.clone(), secret };
-                let done = handle.submit(Caller::hub(), Command::Agent(admit), None).await;
-                let Ok(done) = done else {
+                let admitted = self.stage.admit(handle, &id, &mut dice).await;
+                let Some((agent, caller)) = admitted else {
                     failed = true;
                     break;
                 };
-                self.was_told(format!("admission of {id}"), &done);
-                // Somebody may have ended it between the commit and now, not before.
-                let agent = done.state.agents.get(id.as_str()).expect("it was admitted").clone();
-                let token = done.state.tokens.by_secret(&secret).expect("it has a token");
-                let caller = Caller::of(token);
                 if dice.below(3) == 0 {
                     let (id, incarnation) = (agent.id.clone(), agent.incarnation);
                     let late = Late { id, incarnation, caller: caller.clone() };
@@ -313,7 +246,7 @@ impl Team {
         for turn in 0..=dice.below(3) {
             let begin = agent::Command::BeginTurn { id: id.clone(), incarnation };
             match handle.submit(Caller::hub(), Command::Agent(begin), None).await {
-                Ok(done) => self.was_told(format!("turn of {id}"), &done),
+                Ok(done) => self.stage.was_told(format!("turn of {id}"), &done),
                 Err(failure) => {
                     self.count_refusal(&failure);
                     return Came::Done;
@@ -345,16 +278,7 @@ impl Team {
 
     /// Has something recorded about an agent, as the runner does. What comes too late is left out.
     async fn tell(&self, handle: &Handle, command: agent::Command) {
-        loop {
-            let asked = Command::Agent(command.clone());
-            match handle.submit(Caller::hub(), asked, None).await {
-                Ok(done) => return self.was_told(format!("{command:?}"), &done),
-                Err(Failure::Refused(_)) => return,
-                Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
+        self.stage.tell(handle, Command::Agent(command)).await;
     }
 
     /// Drafts an agent until that is acknowledged or refused. Some calls are repeated although they were answered.
@@ -372,7 +296,7 @@ impl Team {
             match handle.submit(caller.clone(), draft(role, key), Some(idempotent)).await {
                 Ok(_) if again => again = false,
                 Ok(done) => {
-                    self.was_told(key.to_owned(), &done);
+                    self.stage.was_told(key.to_owned(), &done);
                     return done.events.iter().find_map(|event| match event {
                         Event::Agent(agent::Event::Drafted { id, .. }) => Some(id.clone()),
                         _ => None,
@@ -391,7 +315,7 @@ impl Team {
 
     /// Says and does, much later, what incarnations would that are over.
     async fn haunt(self, hubs: watch::Receiver<Running>) {
-        let mut dice = self.world.dice(4);
+        let mut dice = self.stage.world.dice(4);
         loop {
             tokio::time::sleep(dice.millis(60)).await;
             let late = {
@@ -411,7 +335,7 @@ impl Team {
                 (caller, draft("coder", "late"))
             };
             if let Ok(done) = handle.submit(caller, command, None).await {
-                self.was_told("a late word".to_owned(), &done);
+                self.stage.was_told("a late word".to_owned(), &done);
             }
         }
     }
@@ -422,7 +346,7 @@ impl Team {
         client: u64,
         mut hubs: watch::Receiver<Running>,
     ) -> Result<Vec<(AgentId, Outcome)>, String> {
-        let mut dice = self.world.dice(10 + client);
+        let mut dice = self.stage.world.dice(10 + client);
         let mut drafted = Vec::new();
         for n in 0..DRAFTS {
             let key = format!("draft-{client}-{n}");
@@ -497,18 +421,11 @@ impl Team {
         let patience = Duration::from_secs(1);
         match tokio::time::timeout(patience, handle.submit(caller, kill, None)).await {
             Ok(Ok(done)) => {
-                self.was_told(format!("end of {id}"), &done);
+                self.stage.was_told(format!("end of {id}"), &done);
                 Ok(true)
             }
             Ok(Err(Failure::Refused(refusal))) => Err(format!("{id} was lost: {refusal}")),
             Ok(Err(Failure::Unavailable(_) | Failure::Unknown(_))) | Err(_) => Ok(false),
-        }
-    }
-
-    fn was_told(&self, mark: String, done: &Done) {
-        if !done.events.is_empty() {
-            let acknowledged = Acknowledged { mark, done: done.clone() };
-            self.told.lock().expect("nobody panics with it").push(acknowledged);
         }
     }
 
@@ -520,33 +437,18 @@ impl Team {
 
     /// Everything that must be true of agents in the end.
     async fn check(&self, outcomes: &[(AgentId, Outcome)]) -> Result<Model, String> {
-        let (mut model, mut state) = (Model::default(), State::default());
-        let mut records = Vec::new();
-        for commit in self.world.commits().await {
-            let body = Body::decode(&commit.body).map_err(|error| error.to_string())?;
-            for record in body.records {
-                model.take(&record)?;
-                state.apply(&record);
-                model.compare(&state)?;
-                records.push(record);
-            }
-        }
+        let (model, state) = self.stage.check::<Model>().await?;
         for (id, outcome) in outcomes {
             let known = state.agents.get(id.as_str()).and_then(|agent| agent.outcome.as_ref());
             if known != Some(outcome) {
                 return Err(format!("{id} was told to have ended with {outcome:?}, not {known:?}"));
             }
         }
-        for Acknowledged { mark, done } in self.told.lock().expect("nobody panics").iter() {
-            if !records.iter().any(|record| *record.events == *done.events) {
-                return Err(format!("{mark} was acknowledged and is not there"));
-            }
-        }
         // The next hub knows of everybody who lives: they are queued, or are told to have been cut off.
-        let hub = self.start_hub(10_000).await?;
+        let hub = self.stage.start_hub(10_000).await?;
         let queued: Vec<AgentId> =
             hub.handle.state().agents.queued().map(|agent| agent.id.clone()).collect();
-        if self.runner == Runner::Careful {
+        if self.stage.runner == Runner::Careful {
             self.interrupt_all(&hub.handle).await;
         }
         let state = hub.handle.state();
@@ -588,9 +490,8 @@ struct Known {
     microdollars: u64,
 }
 
-impl Model {
-    /// Takes in what was recorded, unless it must not have been.
-    fn take(&mut self, record: &Record) -> Result<(), String> {
+impl stage::Model for Model {
+    fn take(&mut self, record: &Record, _before: &State) -> Result<(), String> {
         if let Some(token) = record.token.filter(|token| !self.tokens.contains(token)) {
             return Err(format!("{} did something with {token}, which had ended", record.by));
         }
@@ -605,6 +506,23 @@ impl Model {
         Ok(())
     }
 
+    /// The core must say the same.
+    fn compare(&self, state: &State) -> Result<(), String> {
+        for (id, known) in &self.agents {
+            let agent = state.agents.get(id.as_str()).ok_or_else(|| format!("{id} is lost"))?;
+            let token = state.tokens.by_principal(&id.principal()).map(|token| token.id);
+            if agent.is_live() != known.is_live
+                || agent.token != known.token
+                || token != known.token
+            {
+                return Err(format!("{id} is {known:?} and not {agent:?} with {token:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model {
     fn take_event(&mut self, event: &agent::Event, record: &Record) -> Result<(), String> {
         let id = event.agent();
         if let agent::Event::Drafted { draft, .. } = event {
@@ -765,21 +683,6 @@ impl Model {
             ];
             if let Some((what, n, _)) = used.iter().find(|(_, n, limit)| n > &(*limit as usize)) {
                 return Err(format!("{above} has used {n} {what}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The core must say the same.
-    fn compare(&self, state: &State) -> Result<(), String> {
-        for (id, known) in &self.agents {
-            let agent = state.agents.get(id.as_str()).ok_or_else(|| format!("{id} is lost"))?;
-            let token = state.tokens.by_principal(&id.principal()).map(|token| token.id);
-            if agent.is_live() != known.is_live
-                || agent.token != known.token
-                || token != known.token
-            {
-                return Err(format!("{id} is {known:?} and not {agent:?} with {token:?}"));
             }
         }
         Ok(())

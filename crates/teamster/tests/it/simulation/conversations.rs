@@ -18,6 +18,7 @@ use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 use tokio_util::sync::CancellationToken;
 
+use super::stage::{self, Runner, Stage};
 use super::*;
 
 /// As many seeds as `cargo test` plays.
@@ -34,16 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[test]
 fn whatever_is_told_is_settled_once_and_in_order() {
     let seen = Seen::default();
-    if let Some(seed) = number("TEAMSTER_SEED") {
-        return play(seed, Runner::Careful, &seen)
-            .unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-    }
-    let all = number("TEAMSTER_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, fault)) = first_fault(all, |seed| play(seed, Runner::Careful, &seen)) {
-        panic!(
-            "{fault}\nrepeat with: TEAMSTER_SEED={seed} cargo test -p teamster --test it simulation::conversations"
-        );
-    }
+    let all =
+        play_all("simulation::conversations", SEEDS, |seed| play(seed, Runner::Careful, &seen));
+    let Some(all) = all else { return };
     println!("{all} seeds: {seen:?}");
     let Seen { completed, terminated, cancelled, slept } = &seen;
     for (what, n) in [("answered", completed), ("cut short", terminated), ("put to sleep", slept)] {
@@ -63,23 +57,13 @@ fn a_runner_that_forgets_who_was_told_is_found_out() {
 
 #[test]
 fn a_seed_of_conversations_always_plays_the_same() {
-    for seed in 0..5 {
-        let logs = [(); 2].map(|()| {
-            run_in_virtual_time(async {
-                let teams = Teams::new(seed, Runner::Careful);
-                teams.clone().play().await.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-                teams.world.commits().await
-            })
-        });
-        assert_eq!(logs[0], logs[1], "seed {seed}");
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Runner {
-    Careful,
-    /// Does not interrupt those that an earlier hub left.
-    Forgetful,
+    assert_plays_the_same(5, |seed| {
+        run_in_virtual_time(async {
+            let teams = Teams::new(seed, Runner::Careful);
+            teams.clone().play().await?;
+            Ok(teams.stage.world.commits().await)
+        })
+    });
 }
 
 /// What happened in all seeds.
@@ -110,11 +94,7 @@ fn play(seed: u64, runner: Runner, seen: &Seen) -> Result<(), String> {
 /// What one seed plays in.
 #[derive(Clone)]
 struct Teams {
-    world: World,
-    runner: Runner,
-    epoch: Instant,
-    /// Everything that anybody was told was done.
-    told: Arc<Mutex<Vec<Acknowledged>>>,
+    stage: Stage,
     /// Who rests, longest first, and what wakes them.
     resting: Arc<Mutex<Vec<(AgentId, CancellationToken)>>>,
     /// What incarnations may still say when they are long over.
@@ -130,71 +110,32 @@ enum Came {
 
 impl Teams {
     fn new(seed: u64, runner: Runner) -> Self {
-        Self {
-            world: World::new(seed, Keys::Sent),
-            runner,
-            epoch: Instant::now(),
-            told: Arc::default(),
-            resting: Arc::default(),
-            late: Arc::default(),
-        }
+        let stage = Stage::new(seed, runner, Some(Instant::now()));
+        Self { stage, resting: Arc::default(), late: Arc::default() }
     }
 
     async fn play(self) -> Result<Model, String> {
-        let (hubs, _) = watch::channel(self.start_hub(0).await?);
-        for client in 0..CLIENTS {
-            self.world.create_token(&hubs, client).await;
-        }
-        let handle = hubs.borrow().handle.clone();
         let sync = Command::Team(team::Command::Sync(TEAMS.map(team).to_vec()));
-        handle.submit(Caller::hub(), sync, None).await.expect("nothing goes wrong yet");
-        self.world.draw_faults();
+        let hubs = self.stage.begin(CLIENTS, sync).await?;
         let clients = (0..CLIENTS).map(|client| self.clone().operate(client, hubs.subscribe()));
+        let run = async |handle: &Handle, n| self.run(handle, n).await;
         tokio::select! {
             // Otherwise the order of polling is drawn at random.
             biased;
             all = futures_util::future::join_all(clients) => all.into_iter().collect::<Result<(), String>>()?,
-            fault = self.clone().run_and_crash(hubs.clone()) => return Err(fault),
+            fault = self.stage.run_and_crash(hubs.clone(), 400, run) => return Err(fault),
             () = self.clone().haunt(hubs.subscribe()) => unreachable!("it goes on for ever"),
         }
-        let hub = hubs.borrow().clone();
-        hub.crash();
-        // What was sent last may still arrive.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        self.world.check(&[], &hub).await?;
-        self.check().await
-    }
-
-    async fn start_hub(&self, n: u64) -> Result<Running, String> {
-        self.world.start_hub_at(n, self.epoch).await
-    }
-
-    /// Runs agents until the hub crashes, and again with the next. Returns only if something goes wrong.
-    async fn run_and_crash(self, hubs: watch::Sender<Running>) -> String {
-        let mut dice = self.world.dice(3);
-        for n in 1.. {
-            let hub = hubs.borrow().clone();
-            let lifetime = Duration::from_millis(20) + dice.millis(400);
-            tokio::select! {
-                biased;
-                () = self.run(&hub.handle, n) => unreachable!("it runs for ever"),
-                () = tokio::time::sleep(lifetime) => {}
-            }
-            hub.crash();
-            self.resting.lock().expect("nobody panics with it").clear();
-            tokio::time::sleep(dice.millis(3)).await;
-            match self.start_hub(n).await {
-                Ok(running) => hubs.send_replace(running),
-                Err(fault) => return fault,
-            };
-        }
-        unreachable!("it crashes for ever")
+        self.stage.end(&hubs).await?;
+        let (model, _) = self.stage.check().await?;
+        Ok(model)
     }
 
     /// Does what the hub's runner does.
     async fn run(&self, handle: &Handle, n: u64) {
-        let mut dice = self.world.dice(2_000 + n);
-        if self.runner == Runner::Careful {
+        let mut dice = self.stage.world.dice(2_000 + n);
+        self.resting.lock().expect("nobody panics with it").clear();
+        if self.stage.runner == Runner::Careful {
             self.interrupt_all(handle).await;
         }
         let watch = handle.watch(&Topic::Agents);
@@ -211,17 +152,11 @@ impl Teams {
                     }
                     break;
                 }
-                let secret = SecretHash(std::array::from_fn(|_| dice.roll().to_le_bytes()[0]));
-                let admit = agent::Command::Admit { id: id.clone(), secret };
-                let done = handle.submit(Caller::hub(), Command::Agent(admit), None).await;
-                let Ok(done) = done else {
+                let admitted = self.stage.admit(handle, &id, &mut dice).await;
+                let Some((agent, caller)) = admitted else {
                     failed = true;
                     break;
                 };
-                self.was_told(format!("admission of {id}"), &done);
-                let agent = done.state.agents.get(id.as_str()).expect("it was admitted").clone();
-                let caller =
-                    Caller::of(done.state.tokens.by_secret(&secret).expect("it has a token"));
                 incarnations.push(self.incarnation(handle, agent, caller, Dice(dice.roll())));
             }
             tokio::select! {
@@ -246,7 +181,7 @@ impl Teams {
             } else {
                 agent::Command::Sleep { id, incarnation, why: SleepWhy::Idle }
             };
-            self.tell(handle, Command::Agent(command)).await;
+            self.stage.tell(handle, Command::Agent(command)).await;
         }
     }
 
@@ -298,7 +233,7 @@ impl Teams {
             }
             Came::ToSleep(why) => agent::Command::Sleep { id, incarnation, why },
         };
-        self.tell(handle, Command::Agent(last)).await;
+        self.stage.tell(handle, Command::Agent(last)).await;
     }
 
     /// Answers what there is, rests in between, and comes to an end in one way or another.
@@ -309,15 +244,16 @@ impl Teams {
             return Came::ToSleep(SleepWhy::NotStarted { says: "no such file".into() });
         }
         let session = agent.session.as_deref().unwrap_or(id.as_str()).to_owned();
-        self.tell(
-            handle,
-            Command::Agent(agent::Command::Begin { id: id.clone(), incarnation, session }),
-        )
-        .await;
+        self.stage
+            .tell(
+                handle,
+                Command::Agent(agent::Command::Begin { id: id.clone(), incarnation, session }),
+            )
+            .await;
         loop {
             let begin =
                 conversation::Command::Begin { agent: id.clone(), incarnation, last_record: None };
-            if !self.tell(handle, Command::Conversation(begin)).await {
+            if !self.stage.tell(handle, Command::Conversation(begin)).await {
                 return Came::Off;
             }
             let state = handle.state();
@@ -356,7 +292,7 @@ impl Teams {
                     let asks =
                         handle.submit(caller.clone(), tell_command(to, "nested"), None).await;
                     if let Ok(done) = asks {
-                        self.was_told(format!("what {id} told {to}"), &done);
+                        self.stage.was_told(format!("what {id} told {to}"), &done);
                     }
                     self.settle(handle, &id, incarnation, tell, How::Completed).await;
                 }
@@ -385,38 +321,12 @@ impl Teams {
         tell: TellId,
         how: How,
     ) {
-        let (agent, answer) = (agent.clone(), format!("{tell} {incarnation}"));
-        let settle = conversation::Command::Settle {
-            agent,
-            incarnation,
-            tell,
-            how,
-            answer,
-            last_record: None,
-            used: None,
-        };
-        self.tell(handle, Command::Conversation(settle)).await;
-    }
-
-    /// Has something recorded, as the runner does. What comes too late is left out; says whether it did not.
-    async fn tell(&self, handle: &Handle, command: Command) -> bool {
-        loop {
-            match handle.submit(Caller::hub(), command.clone(), None).await {
-                Ok(done) => {
-                    self.was_told(format!("{command:?}"), &done);
-                    return true;
-                }
-                Err(Failure::Refused(_)) => return false,
-                Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            }
-        }
+        self.stage.tell(handle, settlement(agent, incarnation, tell, how)).await;
     }
 
     /// Says, much later, what incarnations would that are over.
     async fn haunt(self, hubs: watch::Receiver<Running>) {
-        let mut dice = self.world.dice(4);
+        let mut dice = self.stage.world.dice(4);
         loop {
             tokio::time::sleep(dice.millis(60)).await;
             let late = self.late.lock().expect("nobody panics with it").pop();
@@ -431,27 +341,16 @@ impl Teams {
             {
                 continue;
             }
-            let (how, answer) = (How::Completed, format!("{tell} {incarnation}"));
-            let settle = conversation::Command::Settle {
-                agent,
-                incarnation,
-                tell,
-                how,
-                answer,
-                last_record: None,
-                used: None,
-            };
-            if let Ok(done) =
-                handle.submit(Caller::hub(), Command::Conversation(settle), None).await
-            {
-                self.was_told("a late word".to_owned(), &done);
+            let settle = settlement(&agent, incarnation, tell, How::Completed);
+            if let Ok(done) = handle.submit(Caller::hub(), settle, None).await {
+                self.stage.was_told("a late word".to_owned(), &done);
             }
         }
     }
 
     /// Tells teams something and does all else that one can, then waits until everything is settled.
     async fn operate(self, client: u64, mut hubs: watch::Receiver<Running>) -> Result<(), String> {
-        let mut dice = self.world.dice(10 + client);
+        let mut dice = self.stage.world.dice(10 + client);
         let mut tells: Vec<(TellId, ConversationId)> = Vec::new();
         for n in 0..OPERATIONS {
             let mark = format!("op-{client}-{n}");
@@ -469,15 +368,18 @@ impl Teams {
                 }
             };
             let command = Command::Conversation(command);
-            let done =
-                self.world.until_acknowledged(client, &mark, &command, &hubs, &mut dice).await?;
+            let done = self
+                .stage
+                .world
+                .until_acknowledged(client, &mark, &command, &hubs, &mut dice)
+                .await?;
             tells.extend(done.events.iter().find_map(|event| match event {
                 Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
                     Some((*id, *conversation))
                 }
                 _ => None,
             }));
-            self.was_told(mark, &done);
+            self.stage.was_told(mark, &done);
             // Some come all at once, so that there are queues.
             if dice.below(2) == 0 {
                 tokio::time::sleep(dice.millis(80)).await;
@@ -503,36 +405,6 @@ impl Teams {
         }
         Ok(())
     }
-
-    fn was_told(&self, mark: String, done: &Done) {
-        if !done.events.is_empty() {
-            let acknowledged = Acknowledged { mark, done: done.clone() };
-            self.told.lock().expect("nobody panics with it").push(acknowledged);
-        }
-    }
-
-    /// Everything that must be true of conversations in the end.
-    async fn check(&self) -> Result<Model, String> {
-        let (mut model, mut state) = (Model::default(), State::default());
-        let mut records = Vec::new();
-        for commit in self.world.commits().await {
-            let body = Body::decode(&commit.body).map_err(|error| error.to_string())?;
-            for record in body.records {
-                for event in &record.events {
-                    model.take(event, &state)?;
-                }
-                state.apply(&record);
-                model.compare(&state)?;
-                records.push(record);
-            }
-        }
-        for Acknowledged { mark, done } in self.told.lock().expect("nobody panics").iter() {
-            if !records.iter().any(|record| *record.events == *done.events) {
-                return Err(format!("{mark} was acknowledged and is not there"));
-            }
-        }
-        Ok(model)
-    }
 }
 
 /// What the log says of conversations, kept in another way than the core does.
@@ -552,8 +424,7 @@ struct Known {
 }
 
 impl Model {
-    /// Takes in what was recorded, unless it must not have been.
-    fn take(&mut self, event: &Event, before: &State) -> Result<(), String> {
+    fn take_event(&mut self, event: &Event, before: &State) -> Result<(), String> {
         if let Event::Agent(agent::Event::Slept { .. }) = event {
             self.n_slept += 1;
         }
@@ -614,6 +485,12 @@ impl Model {
         }
         Ok(())
     }
+}
+
+impl stage::Model for Model {
+    fn take(&mut self, record: &Record, before: &State) -> Result<(), String> {
+        record.events.iter().try_for_each(|event| self.take_event(event, before))
+    }
 
     /// The core must say the same; and nobody sleeps who has something to do.
     fn compare(&self, state: &State) -> Result<(), String> {
@@ -662,6 +539,19 @@ fn team(name: &str) -> Team {
         behaviour: Arc::new(behaviour),
         name,
     }
+}
+
+/// What a start of an agent says of a message; the answer says in which start.
+fn settlement(agent: &AgentId, incarnation: u32, tell: TellId, how: How) -> Command {
+    Command::Conversation(conversation::Command::Settle {
+        agent: agent.clone(),
+        incarnation,
+        tell,
+        how,
+        answer: format!("{tell} {incarnation}"),
+        last_record: None,
+        used: None,
+    })
 }
 
 fn tell_command(to: &str, message: &str) -> Command {
