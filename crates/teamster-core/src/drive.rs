@@ -314,8 +314,8 @@ pub(crate) fn end(
         Some(outcome) if outcome.ending == Ending::Completed => {
             problem.map(|problem| text::beginning(problem, 2_000))
         }
-        Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
-        None => Some("its agent is gone".into()),
+        Some(outcome) => Some(with_problem(&outcome.summary, problem)),
+        None => Some(with_problem("its agent is gone", problem)),
     };
     // To have begun something is not much; where nobody sees the files, its own word is believed that it did more.
     let is_further = |id: &ItemId| {
@@ -329,6 +329,16 @@ pub(crate) fn end(
         failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     let spent = agent.map(|agent| agent.spent).unwrap_or_default();
     End { commit, failed, is_idle, item: open.item, spent }
+}
+
+/// Returns why an iteration failed, of whose agent this is known, with what went wrong after that.
+fn with_problem(says: &str, problem: Option<&str>) -> Arc<str> {
+    match problem {
+        Some(problem) => {
+            text::beginning(&format!("{}\n{problem}", text::beginning(says, 900)), 2_000)
+        }
+        None => text::beginning(says, 2_000),
+    }
 }
 
 /// Returns the events that a person's command causes, or why it is refused.
