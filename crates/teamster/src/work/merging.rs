@@ -63,7 +63,7 @@ impl Course<'_> {
         }
         let (base, open) = (tree.committed(&at).await?, &last.open);
         let item = open.item.and_then(|item| state.runs.get(self.name).items.get(item));
-        if !item.is_some_and(|item| item.status == Status::Completed) {
+        if item.is_none_or(|item| item.status != Status::Completed) {
             return self.put_aside(&state, main, tree, open, &base).await;
         }
         // Nobody would do it again.
