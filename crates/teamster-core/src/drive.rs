@@ -334,8 +334,8 @@ pub(crate) fn end(
         Some(outcome) if outcome.ending == Ending::Completed => {
             problem.map(|problem| text::beginning(problem, 2_000))
         }
-        Some(outcome) => Some(text::beginning(&outcome.summary, 2_000)),
-        None => Some("its agent is gone".into()),
+        Some(outcome) => Some(with_problem(&outcome.summary, problem)),
+        None => Some(with_problem("its agent is gone", problem)),
     };
     // To have begun something is not much; where nobody sees the files, its own word is believed that it did more.
     let is_further = |id: &ItemId| {
@@ -350,6 +350,16 @@ pub(crate) fn end(
     let spent = agent.map(|agent| agent.spent).unwrap_or_default();
     let is_cut_off = outcome.is_none_or(|outcome| outcome.ending != Ending::Completed);
     End { commit, failed, is_idle, is_cut_off, is_kept, item: open.item, spent }
+}
+
+/// Returns why an iteration failed, of whose agent this is known, with what went wrong after that.
+fn with_problem(says: &str, problem: Option<&str>) -> Arc<str> {
+    match problem {
+        Some(problem) => {
+            text::beginning(&format!("{}\n{problem}", text::beginning(says, 900)), 2_000)
+        }
+        None => text::beginning(says, 2_000),
+    }
 }
 
 /// Returns the events that a person's command causes, or why it is refused.

@@ -256,14 +256,18 @@ async fn begin(
     };
     let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
     let commits = asked.commits.or_else(|| before.map(|terms| terms.commits)).unwrap_or(true);
+    let repository = match commits {
+        true => crate::work::repository(directory).await.map_err(bad)?,
+        false => None,
+    };
     if workers > 1 {
         let says = "several workers need a git repository with a commit, and commits: each works in a worktree of its own";
-        if !commits || !crate::work::can_have_worktrees(directory).await {
+        if !repository.as_ref().is_some_and(|repository| repository.has_commit) {
             return Err(bad(says));
         }
     }
-    if commits {
-        has_room(&state, &name, directory).await?;
+    if let Some(repository) = &repository {
+        has_room(&state, &name, &repository.root).await?;
     }
     let says_who = asked.role.is_some() || asked.program.is_some() || asked.model.is_some();
     let behaviour = match before.filter(|_| !says_who) {
@@ -303,6 +307,10 @@ async fn begin(
     let (current, trust) = (api.configured.current(), Trust::of(&api.data));
     let hooks = Hooks::in_project(&current, directory, &trust);
     view["withheld"] = hooks.withheld().into();
+    if commits && repository.is_none() {
+        let says = "{} is in no git repository, so nothing is committed";
+        view["uncommitted"] = says.replace("{}", &asked.directory).into();
+    }
     view["commit"] = head.number.into();
     Ok(Json(view))
 }
@@ -350,17 +358,14 @@ fn can_check(
 async fn has_room(
     state: &teamster_core::State,
     name: &RunName,
-    directory: &FilePath,
+    root: &FilePath,
 ) -> Result<(), Problem> {
     let others = state.runs.iter().filter(|(other, run)| *other != name && run.is_driven());
     let others = others.filter_map(|(other, run)| Some((other, &run.drive.as_ref()?.terms)));
     let others: Vec<_> = others.filter(|(_, terms)| terms.commits).collect();
-    if others.is_empty() {
-        return Ok(());
-    }
-    let Some(root) = crate::work::root_of(directory).await else { return Ok(()) };
     for (other, terms) in others {
-        if crate::work::root_of(FilePath::new(&*terms.directory)).await.as_ref() == Some(&root) {
+        let theirs = crate::work::repository(FilePath::new(&*terms.directory)).await;
+        if theirs.is_ok_and(|theirs| theirs.is_some_and(|theirs| theirs.root == root)) {
             return Err(bad(drive::Refusal::SamePlace(other.clone()).to_string()));
         }
     }

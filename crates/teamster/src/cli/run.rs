@@ -121,8 +121,10 @@ pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
 async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let (name, begun) = start(&mut client, &args).await?;
-    if let Some(withheld) = begun["withheld"].as_str() {
-        say(withheld);
+    for what in ["withheld", "uncommitted"] {
+        if let Some(says) = begun[what].as_str() {
+            say(says);
+        }
     }
     if !args.headless && !args.json && has_whole_terminal() {
         drop(client);

@@ -1,6 +1,8 @@
 //! What an iteration changed, as a commit: exactly the files that differ from how they were before it, and nothing that a
 //! person had changed by then. The person's own index and branch stay theirs: only what is committed is refreshed in it.
 
+mod programs;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,6 +13,8 @@ use std::time::Duration;
 use teamster_agents::process;
 use tokio::io::AsyncWriteExt;
 
+pub(super) use self::programs::Programs;
+
 /// A checkout or the state of a big repository takes a while.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// So long is waited for a lock that somebody else has, such as an editor that looks at the same files.
@@ -20,6 +24,8 @@ const LOCK_LOOKS: u32 = 50;
 const SAYS_CHARS_MAX: usize = 1_000;
 /// Somebody else may commit something at the same time; so often it is tried again.
 const TRIES_MAX: u32 = 5;
+/// More files than that are no work of an iteration, but something that nobody has told git to ignore.
+const FILES_MAX: usize = 20_000;
 const TRAILER: &str = "Teamster-Iteration";
 /// The mode of an entry that is another repository.
 const REPOSITORY: &[u8] = b"160000";
@@ -29,8 +35,8 @@ const REPOSITORY: &[u8] = b"160000";
 pub(super) struct Tree {
     root: PathBuf,
     within: PathBuf,
-    /// Only agents work in it.
-    is_ours: bool,
+    /// The branch of a tree in which only agents work.
+    ours: Option<String>,
     /// Where its index is, if that is known.
     index: Option<PathBuf>,
 }
@@ -47,6 +53,15 @@ pub(super) struct GitError {
 impl GitError {
     pub(super) fn new(verb: &str, says: impl Into<String>) -> Self {
         Self { verb: verb.to_owned(), says: says.into(), code: None }
+    }
+
+    /// Of a repository that was there when the iteration began.
+    pub(super) fn gone(directory: &Path) -> Self {
+        let at = directory.display();
+        Self::new(
+            "rev-parse",
+            format!("the repository of {at} is gone; bring it back, then resume"),
+        )
     }
 }
 
@@ -88,13 +103,20 @@ impl Change {
 }
 
 impl Tree {
-    /// Returns the working tree that a directory is in, if it is in one.
-    pub(super) async fn at(directory: &Path) -> Option<Self> {
-        let directory = std::fs::canonicalize(directory).ok()?;
+    /// Returns the working tree that a directory is in, if it is in one. That git does not answer for a repository is
+    /// another thing than that there is none.
+    pub(super) async fn at(directory: &Path) -> Result<Option<Self>, GitError> {
+        let odd = |says: String| GitError::new("rev-parse", says);
+        let is_gone = |error| odd(format!("{} cannot be found: {error}", directory.display()));
+        let directory = std::fs::canonicalize(directory).map_err(is_gone)?;
         let (root, within) = (directory.clone(), PathBuf::new());
-        let here = Self { root, within, is_ours: false, index: None };
+        let here = Self { root, within, ours: None, index: None };
         let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-path", "index"];
-        let answer = here.git_raw(None, &ask.map(OsStr::new)).await.ok()?;
+        let answer = match here.git_raw(None, &ask.map(OsStr::new)).await {
+            Ok(answer) => answer,
+            Err(error) if directory.ancestors().any(has_repository) => return Err(error),
+            Err(_) => return Ok(None),
+        };
         let answer = answer.strip_suffix(b"\n").unwrap_or(&answer);
         let mut lines = answer.split(|byte| *byte == b'\n');
         let (root, index) = match (lines.next(), lines.next(), lines.next()) {
@@ -102,14 +124,20 @@ impl Tree {
             // There is a newline in one of the names.
             _ => {
                 let ask = ["rev-parse", "--show-toplevel"].map(OsStr::new);
-                let mut root = here.git_raw(None, &ask).await.ok()?;
+                let mut root = here.git_raw(None, &ask).await?;
                 root.truncate(root.len().saturating_sub(1));
                 (root, None)
             }
         };
         let root = PathBuf::from(bytes_os(&root));
-        let within = directory.strip_prefix(&root).ok()?.to_owned();
-        Some(Self { root, within, is_ours: false, index })
+        let Ok(within) = directory.strip_prefix(&root) else {
+            let (directory, root) = (directory.display(), root.display());
+            return Err(odd(format!(
+                "the files of its repository are in {root}, not in {directory}"
+            )));
+        };
+        let within = within.to_owned();
+        Ok(Some(Self { root, within, ours: None, index }))
     }
 
     /// Returns the directory that is meant, which may be inside of the tree.
@@ -126,11 +154,22 @@ impl Tree {
         self.git(["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok()
     }
 
+    /// Returns the commit that the tree is at and the branch that it is on, as far as it has them.
+    async fn position(&self) -> (Option<String>, Option<String>) {
+        let answer = self.git(["rev-parse", "HEAD", "--symbolic-full-name", "HEAD"]).await;
+        let answer = answer.unwrap_or_default();
+        let mut lines = answer.lines().map(str::to_owned);
+        (lines.next(), lines.next().filter(|name| name.starts_with("refs/heads/")))
+    }
+
     /// Returns a name for all files as they are now, but for those that are ignored or cannot be read.
     pub(super) async fn snapshot(&self) -> Result<Arc<str>, GitError> {
         let index = self.scratch_index().await?;
         let tree = async {
-            match self.with_index(&index, ["add", "-A", "--ignore-errors", "--", ":/"]).await {
+            match self
+                .with_index(&index, ["add", "-A", "--sparse", "--ignore-errors", "--", ":/"])
+                .await
+            {
                 // Of what could not be added there is nothing to commit either.
                 Err(error) if error.code == Some(1) => {}
                 Err(error) => return Err(error),
@@ -150,17 +189,44 @@ impl Tree {
         base: &str,
         message: &Message<'_>,
     ) -> Result<Option<String>, GitError> {
+        self.commit_all(base, message, FILES_MAX).await
+    }
+
+    /// The same, if it is no more than so many files.
+    pub(super) async fn commit_all(
+        &self,
+        base: &str,
+        message: &Message<'_>,
+        files_max: usize,
+    ) -> Result<Option<String>, GitError> {
+        let base = Base::of(base);
         let mut moved = None;
         for _ in 0..TRIES_MAX {
-            let head = self.head().await;
-            if let Some(known) = self.find_from(head.as_deref(), base, message.mark).await? {
+            let (head, branch) = self.position().await;
+            if let Some(known) = self.find_from(head.as_deref(), base.commit, message.mark).await? {
                 return Ok(Some(known));
             }
-            let mine = self.changed_since(base, head.as_deref()).await?;
+            let mine = self.changed_since(&base, head.as_deref()).await?;
             if mine.changes.is_empty() {
                 return Ok(None);
             }
-            match self.commit_changes(head.as_deref(), &mine, message).await {
+            if mine.changes.len() > files_max {
+                return Err(too_many(&mine.changes));
+            }
+            if let (Some(was), None, None) = (base.branch, branch, &self.ours) {
+                let was = was.trim_start_matches("refs/heads/");
+                let says = format!(
+                    "HEAD was on {was} and is on no branch any more, perhaps in the middle of a rebase or bisect, so that \
+                     a commit would soon be lost; end that, or `git switch {was}`, then resume"
+                );
+                return Err(GitError::new("commit", says));
+            }
+            let merged = match self.ours.is_some() || !base.is_merging {
+                true => self.merge_head().await,
+                // What a person merges is theirs.
+                false => None,
+            };
+            match self.commit_changes(head.as_deref(), merged, &mine, message).await {
                 Ok(commit) => return Ok(Some(commit)),
                 // Somebody has committed something meanwhile.
                 Err(error) if self.head().await != head => moved = Some(error),
@@ -171,14 +237,17 @@ impl Tree {
     }
 
     /// Returns what is not committed, but for files that were not as committed at `base` already.
-    async fn changed_since(&self, base: &str, head: Option<&str>) -> Result<Changes, GitError> {
-        let empty = match (base_commit(base), head) {
+    async fn changed_since(
+        &self,
+        base: &Base<'_>,
+        head: Option<&str>,
+    ) -> Result<Changes, GitError> {
+        let empty = match (base.commit, head) {
             (Some(_), Some(_)) => String::new(),
             _ => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
         };
         let now = self.snapshot().await?;
-        let (before, base_tree) = (base_commit(base).unwrap_or(&empty), base_tree(base));
-        let dirty = self.changed(before, base_tree).await?.into_iter();
+        let dirty = self.changed(base.commit.unwrap_or(&empty), base.tree).await?.into_iter();
         let dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
         // Its agent may have committed some of it itself, and may have changed its mind after that.
         let mut open = self.changed(head.unwrap_or(&empty), &now).await?;
@@ -212,6 +281,7 @@ impl Tree {
     async fn commit_changes(
         &self,
         head: Option<&str>,
+        merged: Option<String>,
         mine: &Changes,
         message: &Message<'_>,
     ) -> Result<String, GitError> {
@@ -225,7 +295,6 @@ impl Tree {
             text.extend([message.body.trim(), "\n\n"]);
         }
         text.extend([TRAILER, ": ", message.mark, "\n"]);
-        let merged = self.merge_head().await;
         let mut args: Vec<&OsStr> = vec!["commit-tree".as_ref(), tree.as_ref()];
         for parent in head.into_iter().chain(merged.as_deref()) {
             args.extend(["-p".as_ref(), OsStr::new(parent)]);
@@ -249,6 +318,14 @@ impl Tree {
         // Not if somebody has committed something meanwhile.
         self.git(["update-ref", "-m", message.subject, "HEAD", &commit, &old]).await?;
         if merged.is_some() {
+            // What was settled as it is in the last commit is no change, but still open in the index.
+            let open = ["diff", "--name-only", "--diff-filter=U", "-z"].map(OsStr::new);
+            let open = self.git_raw(None, &open).await?;
+            if !open.is_empty() {
+                let from = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+                let args = ["--literal-pathspecs", "reset", "-q", from[0], from[1]].map(OsStr::new);
+                self.git_fed(None, &args, open).await?;
+            }
             self.git(["merge", "--quit"]).await?;
         }
         Ok(commit)
@@ -270,9 +347,8 @@ impl Tree {
         tree
     }
 
-    /// Returns what is being merged in a worktree of ours. What a person merges is theirs.
     async fn merge_head(&self) -> Option<String> {
-        if !self.is_ours {
+        if self.index.is_some() && !self.merge_head_file().await.ok()?.exists() {
             return None;
         }
         self.git(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).await.ok()
@@ -286,20 +362,20 @@ impl Tree {
     /// Returns the commit of an iteration, if it was made after `base`.
     pub(super) async fn find(&self, base: &str, mark: &str) -> Result<Option<String>, GitError> {
         let head = self.head().await;
-        self.find_from(head.as_deref(), base, mark).await
+        self.find_from(head.as_deref(), Base::of(base).commit, mark).await
     }
 
     async fn find_from(
         &self,
         head: Option<&str>,
-        base: &str,
+        base: Option<&str>,
         mark: &str,
     ) -> Result<Option<String>, GitError> {
-        if head.is_none() || head == base_commit(base) {
+        if head.is_none() || head == base {
             return Ok(None);
         }
         // Another run may have had the same name long ago.
-        let range = base_commit(base).map_or_else(|| "HEAD".into(), |base| format!("{base}..HEAD"));
+        let range = base.map_or_else(|| "HEAD".into(), |base| format!("{base}..HEAD"));
         let format = format!("--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)");
         let found = self.git(["log", &format, &range, "--"]).await?;
         let found = found.lines().filter_map(|line| line.split_once(' '));
@@ -307,10 +383,35 @@ impl Tree {
         Ok(found.map(|(hash, _)| hash.to_owned()))
     }
 
-    /// Returns which base a snapshot is to be written down as: the commit and the files.
-    pub(super) async fn base(&self) -> Result<Arc<str>, GitError> {
-        let (head, tree) = (self.head().await.unwrap_or_default(), self.snapshot().await?);
-        Ok(format!("{head}:{tree}").into())
+    /// Returns what is to be written down of how everything is before an iteration. The files have a name in the repository
+    /// from then on, or `git gc` could take them away.
+    pub(super) async fn base(&self, anchor: &str, programs: &str) -> Result<Arc<str>, GitError> {
+        let (head, branch) = self.position().await;
+        let tree = self.snapshot().await?;
+        self.git(["update-ref", anchor, &tree]).await?;
+        let merging = match self.ours.is_none() && self.merge_head_file().await?.exists() {
+            true => "merging",
+            false => "",
+        };
+        let (head, branch) = (head.unwrap_or_default(), branch.unwrap_or_default());
+        Ok(format!("{head}:{tree}:{programs}:{branch}:{merging}").into())
+    }
+
+    /// Returns the base that a commit is.
+    pub(super) async fn committed(&self, commit: &str) -> Result<String, GitError> {
+        let tree = self.git(["rev-parse", &format!("{commit}^{{tree}}")]).await?;
+        Ok(format!("{commit}:{tree}"))
+    }
+
+    async fn merge_head_file(&self) -> Result<PathBuf, GitError> {
+        Ok(self.index_file().await?.with_file_name("MERGE_HEAD"))
+    }
+
+    /// Forgets the names of how files were.
+    pub(super) async fn forget(&self, anchors: &[String]) -> Result<(), GitError> {
+        let lines: String = anchors.iter().map(|anchor| format!("delete {anchor}\n")).collect();
+        let args = ["update-ref", "--stdin"].map(OsStr::new);
+        self.git_fed(None, &args, lines.into_bytes()).await.map(drop)
     }
 
     /// Returns what differs between two trees.
@@ -359,8 +460,8 @@ impl Tree {
 
     /// Makes a worktree of this repository on a branch, or takes the one that is there.
     pub(super) async fn worktree(&self, path: &Path, branch: &str) -> Result<Self, GitError> {
-        let (root, within) = (path.to_owned(), self.within.clone());
-        let tree = Self { root, within, is_ours: true, index: None };
+        let (root, within, ours) = (path.to_owned(), self.within.clone(), Some(branch.to_owned()));
+        let tree = Self { root, within, ours, index: None };
         let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
         if !path.join(".git").exists() {
             if let Some(parent) = path.parent() {
@@ -398,7 +499,7 @@ impl Tree {
     /// Returns the commit that the tree is at, if it is another one than before.
     pub(super) async fn moved_since(&self, base: &str) -> Option<String> {
         let head = self.head().await?;
-        let before = base_commit(base)?;
+        let before = Base::of(base).commit?;
         (head != before && self.is_ancestor(before, &head).await).then_some(head)
     }
 
@@ -407,10 +508,34 @@ impl Tree {
         self.git(["branch", "--force", branch, commit]).await.map(drop)
     }
 
-    /// Puts this tree, in which only agents work, to a commit.
+    /// Puts this tree, in which only agents work, to a commit. Its agent may have left it on a branch that is a person's,
+    /// which stays as it is, or in the middle of something.
     pub(super) async fn reset_to(&self, commit: &str) -> Result<(), GitError> {
-        self.git(["reset", "-q", "--hard", commit]).await?;
+        let Some(ours) = &self.ours else {
+            return Err(GitError::new("checkout", "these files are a person's"));
+        };
+        self.git(["checkout", "-q", "--force", "-B", ours, commit]).await?;
+        let git = self.index_file().await?;
+        let is_under_way = |what: &str| git.with_file_name(what).exists();
+        if is_under_way("rebase-merge") || is_under_way("rebase-apply") {
+            self.git(["rebase", "--quit"]).await?;
+        }
         self.git(["clean", "-qfd"]).await.map(drop)
+    }
+
+    /// Brings a tree of ours back to its own branch, with all that is in it.
+    pub(super) async fn return_to_branch(&self) -> Result<(), GitError> {
+        match (&self.ours, self.position().await.1) {
+            (Some(ours), on) if on.as_deref() != Some(&*format!("refs/heads/{ours}")) => {
+                self.git(["checkout", "-q", "-B", ours]).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says whether there is nothing in the files that is not committed.
+    pub(super) async fn is_clean(&self) -> Result<bool, GitError> {
+        Ok(self.git(["status", "--porcelain"]).await?.is_empty())
     }
 
     /// Returns what says who commits, where the person has not.
@@ -425,10 +550,7 @@ impl Tree {
 
     /// Returns a copy of the index that can be changed; its times spare git from reading every file again.
     async fn scratch_index(&self) -> Result<PathBuf, GitError> {
-        let real = match &self.index {
-            Some(index) => index.clone(),
-            None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
-        };
+        let real = self.index_file().await?;
         let name = format!("teamster-index-{:032x}", crate::secret::nonce());
         let scratch = real.with_file_name(name);
         // A repository without a commit has none. What changed in the same moment in which the index was written is known
@@ -443,6 +565,13 @@ impl Tree {
             }
         }
         Ok(scratch)
+    }
+
+    async fn index_file(&self) -> Result<PathBuf, GitError> {
+        Ok(match &self.index {
+            Some(index) => index.clone(),
+            None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
+        })
     }
 
     async fn git<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
@@ -494,7 +623,8 @@ impl Tree {
         let mut command = process::command("git", &self.root);
         // No hook of the repository, no program that it names, and nobody is asked anything.
         command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]);
-        command.args(["-c", "commit.gpgSign=false"]).args(args);
+        // What an agent writes is committed whatever its line endings.
+        command.args(["-c", "commit.gpgSign=false", "-c", "core.safecrlf=false"]).args(args);
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_EDITOR", "true").env("LC_ALL", "C");
         if let Some(index) = index {
             command.env("GIT_INDEX_FILE", index);
@@ -534,6 +664,14 @@ impl GitError {
     }
 }
 
+/// Says whether there is something that is or was a repository. A directory of its name alone is nothing to git either.
+fn has_repository(directory: &Path) -> bool {
+    let git = directory.join(".git");
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let has_part = ["HEAD", "config", "objects"].iter().any(|part| is_there(&git.join(part)));
+    has_part || (is_there(&git) && !git.is_dir())
+}
+
 /// Returns changes in the words of `update-index --index-info`. What is gone comes first: a directory may have taken its
 /// place.
 fn index_info(changes: &[Change]) -> Vec<u8> {
@@ -548,12 +686,50 @@ fn index_info(changes: &[Change]) -> Vec<u8> {
     info
 }
 
-fn base_commit(base: &str) -> Option<&str> {
-    base.split_once(':').map(|(commit, _)| commit).filter(|commit| !commit.is_empty())
+/// How everything was before an iteration, as it is written down. An older program wrote less.
+struct Base<'a> {
+    commit: Option<&'a str>,
+    /// All files.
+    tree: &'a str,
+    programs: Option<&'a str>,
+    branch: Option<&'a str>,
+    /// Somebody was merging.
+    is_merging: bool,
 }
 
-fn base_tree(base: &str) -> &str {
-    base.split_once(':').map_or(base, |(_, tree)| tree)
+impl<'a> Base<'a> {
+    fn of(base: &'a str) -> Self {
+        let mut fields = base.split(':');
+        let mut field = || fields.next();
+        let (commit, tree, programs) = (field(), field(), field());
+        let (branch, merging) = (field(), field());
+        let is_said = |field: &&str| !field.is_empty();
+        Self {
+            commit: commit.filter(is_said),
+            tree: tree.unwrap_or_default(),
+            programs: programs.filter(is_said),
+            branch: branch.filter(is_said),
+            is_merging: merging.is_none_or(|merging| is_said(&merging)),
+        }
+    }
+}
+
+/// Returns why so much is not committed, with where most of it is.
+fn too_many(changes: &[Change]) -> GitError {
+    let mut counts = std::collections::BTreeMap::<&[u8], usize>::new();
+    for change in changes {
+        let first = change.path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        *counts.entry(first).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    let (most, count) = most.unwrap_or_default();
+    let says = format!(
+        "{} files differ, {count} of them in {}; more than {FILES_MAX} are not committed at once: have git ignore what is \
+         not to be committed, or commit it yourself, then resume",
+        changes.len(),
+        String::from_utf8_lossy(most)
+    );
+    GitError::new("commit", says)
 }
 
 fn bytes_os(bytes: &[u8]) -> OsString {

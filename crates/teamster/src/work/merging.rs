@@ -1,9 +1,9 @@
 //! Several workers, each in a worktree of its own: what one has done is taken over by itself, after the project's check
 //! has passed. What cannot be taken over becomes an item, with a branch that keeps it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use teamster_core::drive::Drive;
+use teamster_core::drive::{Drive, WORKERS_MAX};
 use teamster_core::item::{self, NewItem, Priority, Status};
 use teamster_core::iteration::Open;
 use teamster_core::note::{self, NewNote};
@@ -46,9 +46,30 @@ impl Course<'_> {
         if !drive.carried.contains_key(&worker)
             && let Some(head) = main.head().await
         {
+            self.rescue(main, &tree, worker).await?;
             tree.reset_to(&head).await?;
         }
         Ok(tree)
+    }
+
+    /// Keeps what could not be committed in a worker's worktree when its iteration ended.
+    async fn rescue(&self, main: &Tree, tree: &Tree, worker: u32) -> Result<(), GitError> {
+        let state = self.shared.hub.state();
+        let mut ended = state.runs.get(self.name).iterations.ended().rev();
+        let last = ended.find(|ended| ended.open.worker == worker);
+        let (Some(last), Some(at)) = (last, tree.head().await) else { return Ok(()) };
+        if main.is_ancestor(&at, "HEAD").await && tree.is_clean().await? {
+            return Ok(());
+        }
+        let (base, open) = (tree.committed(&at).await?, &last.open);
+        let item = open.item.and_then(|item| state.runs.get(self.name).items.get(item));
+        if item.is_none_or(|item| item.status != Status::Completed) {
+            return self.put_aside(&state, main, tree, open, &base).await;
+        }
+        // Nobody would do it again.
+        let Some(left) = self.leave(&state, main, tree, open, &base).await? else { return Ok(()) };
+        let why = "could not be committed when its iteration ended";
+        self.left_over(main, tree, open, &left, why).await.map(drop)
     }
 
     /// Takes over what a worker has committed in its worktree. Returns the commit by which it came into the project.
@@ -60,6 +81,8 @@ impl Course<'_> {
         open: &Open,
         commit: &str,
     ) -> Result<Option<String>, GitError> {
+        // What its agent switched to may be a person's branch.
+        tree.return_to_branch().await?;
         for _ in 0..TRIES_MAX {
             let Some(head) = main.head().await else { return Ok(None) };
             if !tree.is_ancestor(&head, "HEAD").await
@@ -99,15 +122,21 @@ impl Course<'_> {
         open: &Open,
         base: &str,
     ) -> Result<(), GitError> {
-        let Some(main) = Tree::at(Path::new(&*drive.terms.directory)).await else { return Ok(()) };
+        let main = self.main_tree(drive).await?;
         let tree = self.worktree_of(&main, open.worker).await?;
-        let (_, body) = self.words(state, open);
-        let subject = format!("left by iteration {} of {}", open.number, self.name);
-        let mark = format!("{}#{}", self.name, open.number);
-        let message = Message { subject: &subject, body: &body, mark: &mark };
-        let made = tree.commit(base, &message).await?;
-        let Some(left) = self.not_in(&main, &tree, made).await else { return Ok(()) };
-        let (branch, about) = self.keep(&main, open, &left).await?;
+        self.put_aside(state, &main, &tree, open, base).await
+    }
+
+    async fn put_aside(
+        &self,
+        state: &State,
+        main: &Tree,
+        tree: &Tree,
+        open: &Open,
+        base: &str,
+    ) -> Result<(), GitError> {
+        let Some(left) = self.leave(state, main, tree, open, base).await? else { return Ok(()) };
+        let (branch, about) = self.keep(main, open, &left).await?;
         let content = format!(
             "Iteration {}{about} was cut off. What it had done by then is on the branch {branch}; look at it \
              (`git diff HEAD...{branch}`) before you do the same.",
@@ -119,6 +148,23 @@ impl Course<'_> {
             Some(head) => tree.reset_to(&head).await,
             None => Ok(()),
         }
+    }
+
+    /// Commits what is left in a worktree, however much it is.
+    async fn leave(
+        &self,
+        state: &State,
+        main: &Tree,
+        tree: &Tree,
+        open: &Open,
+        base: &str,
+    ) -> Result<Option<String>, GitError> {
+        let (_, body) = self.words(state, open);
+        let subject = format!("left by iteration {} of {}", open.number, self.name);
+        let mark = format!("{}#{}", self.name, open.number);
+        let message = Message { subject: &subject, body: &body, mark: &mark };
+        let made = tree.commit_all(base, &message, usize::MAX).await?;
+        Ok(self.not_in(main, tree, made).await)
     }
 
     /// Returns the newest commit of a worktree that is not in the project, of which agents may have made some.
@@ -235,16 +281,40 @@ impl Course<'_> {
         })
     }
 
-    /// Removes the worktrees of a run that is over. One in which something is left stays.
-    pub(super) async fn clear_up(&self) {
-        let Some(drive) = self.drive(&self.shared.hub.state()) else { return };
-        let Some(main) = Tree::at(Path::new(&*drive.terms.directory)).await else { return };
-        for worker in 0..drive.terms.workers {
+    /// Removes what a run that is over has in its repository. A worktree in which something is left stays.
+    pub(super) async fn clear_up(&self, drive: &Drive) {
+        let state = self.shared.hub.state();
+        let mut ended = state.runs.get(self.name).iterations.ended();
+        if !drive.terms.commits || !ended.any(|ended| ended.open.base.is_some()) {
+            return;
+        }
+        let main = match self.main_tree(drive).await {
+            Ok(main) => main,
+            Err(error) => {
+                tracing::warn!(run = self.name.as_str(), %error, "the repository is left as it is");
+                return;
+            }
+        };
+        // There may have been more at another time.
+        let over = (0..WORKERS_MAX).filter(|worker| !drive.carried.contains_key(worker));
+        let anchors: Vec<String> = over.clone().map(|worker| self.anchor(worker)).collect();
+        if let Err(error) = main.forget(&anchors).await {
+            tracing::warn!(run = self.name.as_str(), %error, "a name of old files stays");
+        }
+        if drive.terms.workers == 1 {
+            return;
+        }
+        for worker in over {
             let path = self.worktree_path(worker);
-            if drive.carried.contains_key(&worker) || !path.exists() {
+            if !path.exists() {
                 continue;
             }
-            if let Err(error) = main.remove_worktree(&path).await {
+            let removed = async {
+                let tree = self.worktree_of(&main, worker).await?;
+                self.rescue(&main, &tree, worker).await?;
+                main.remove_worktree(&path).await
+            };
+            if let Err(error) = removed.await {
                 tracing::warn!(run = self.name.as_str(), %error, "a worktree stays");
             }
         }

@@ -127,17 +127,26 @@ impl Work {
     }
 }
 
-/// Says whether several can work on a project side by side.
-pub(crate) async fn can_have_worktrees(directory: &Path) -> bool {
-    match Tree::at(directory).await {
-        Some(tree) => tree.head().await.is_some(),
-        None => false,
-    }
+/// A repository that a run can commit in.
+pub(crate) struct Repository {
+    pub(crate) root: PathBuf,
+    /// Several can work on it side by side.
+    pub(crate) has_commit: bool,
 }
 
-/// Returns the root of the working tree that a directory is in, if it is in one.
-pub(crate) async fn root_of(directory: &Path) -> Option<PathBuf> {
-    Tree::at(directory).await.map(|tree| tree.root().to_owned())
+/// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
+pub(crate) async fn repository(directory: &Path) -> Result<Option<Repository>, String> {
+    match Tree::at(directory).await {
+        Ok(Some(tree)) => {
+            let has_commit = tree.head().await.is_some();
+            Ok(Some(Repository { root: tree.root().to_owned(), has_commit }))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => Err(format!(
+            "there is a repository here, but nothing could be committed: {error}\ninstall git, or do what it says, or begin \
+             with --no-commit"
+        )),
+    }
 }
 
 /// Returns the items that were completed in an iteration.
@@ -180,22 +189,58 @@ impl<'a> Course<'a> {
         if self.shared.stop.is_cancelled() {
             return;
         }
-        if drive.terms.workers > 1 {
-            self.clear_up().await;
+        if drive.terms.workers > 1
+            && let Some(drive) = self.drive(&self.shared.hub.state())
+        {
+            self.clear_up(&drive).await;
         }
     }
 
     /// Has it recorded that the run is over, when all that belongs to it is done: after that nobody looks again.
     async fn end(&self, why: drive::Why) {
         let state = self.shared.hub.state();
-        let Some(drive) = self.drive(&state) else { return };
-        if drive.terms.workers > 1 && state.runs.get(self.name).iterations.open().next().is_none() {
-            self.clear_up().await;
+        let Some(mut drive) = self.drive(&state) else { return };
+        let why = match (why, drive.carried.get(&0)) {
+            // There is no iteration to come that would commit what the last one could not.
+            (drive::Why::Completed, Some(base)) if drive.terms.commits => {
+                match self.commit_carried(&state, &drive, base).await {
+                    Ok(()) => {
+                        drive.carried.clear();
+                        drive::Why::Completed
+                    }
+                    Err(problem) => {
+                        let says = format!("it is done, but not all is committed: {problem}");
+                        drive::Why::Failed { says: says.into() }
+                    }
+                }
+            }
+            (why, _) => why,
+        };
+        if state.runs.get(self.name).iterations.open().next().is_none() {
+            self.clear_up(&drive).await;
+        }
+        let is_complete = self.shared.hub.state().runs.get(self.name).completed_at.is_some();
+        if why == drive::Why::Completed && !is_complete {
+            // Something was left that has to be brought in.
+            return;
         }
         self.hook(Event::SessionEnd, &drive.terms, Values::default()).await;
         if !self.shared.stop.is_cancelled() {
             self.tell(drive::Command::End { why }).await;
         }
+    }
+
+    /// Commits what iterations have left that failed.
+    async fn commit_carried(
+        &self,
+        state: &State,
+        drive: &Drive,
+        base: &str,
+    ) -> Result<(), git::GitError> {
+        let Some(last) = state.runs.get(self.name).iterations.ended().next_back() else {
+            return Ok(());
+        };
+        self.commit(state, drive, &last.open, base).await.map(drop)
     }
 
     /// Runs the hooks of a moment; what is for agents is kept for the next.
@@ -289,10 +334,14 @@ impl<'a> Course<'a> {
             return;
         }
         let main = Path::new(&*drive.terms.directory);
-        let tree = if drive.terms.commits { Tree::at(main).await } else { None };
+        let tree = if drive.terms.commits { Tree::at(main).await } else { Ok(None) };
         let prepared = match tree {
-            Some(tree) => self.prepare(&tree, &drive, worker).await,
-            None => Ok((main.to_owned(), None)),
+            Ok(Some(tree)) => self.prepare(&tree, &drive, worker).await,
+            Ok(None) if drive.terms.commits && self.known_base(&drive).is_some() => {
+                Err(git::GitError::gone(main))
+            }
+            Ok(None) => Ok((main.to_owned(), None)),
+            Err(error) => Err(error),
         };
         let (directory, base) = match prepared {
             Ok(prepared) => prepared,
@@ -333,6 +382,7 @@ impl<'a> Course<'a> {
         drive: &Drive,
         worker: u32,
     ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
+        let programs = self.programs(main, drive).await?;
         let tree = match drive.terms.workers {
             1 => main.clone(),
             _ => {
@@ -340,11 +390,47 @@ impl<'a> Course<'a> {
                 self.worktree(main, drive, worker).await?
             }
         };
+        let last = self.shared.hub.state().runs.get(self.name).iterations.current().max(1) - 1;
+        let mark = format!("{}#{last}", self.name);
         let base = match drive.carried.get(&worker) {
-            Some(carried) => carried.clone(),
-            None => tree.base().await?,
+            // Unless it was committed when the run was over.
+            Some(carried) if tree.find(carried, &mark).await?.is_none() => {
+                programs.renewed(carried)
+            }
+            Some(_) | None => tree.base(&self.anchor(worker), &programs.digest).await?,
         };
         Ok((tree.directory(), Some(base)))
+    }
+
+    /// Returns the name under which a repository keeps how the files were before an iteration.
+    fn anchor(&self, worker: u32) -> String {
+        format!("refs/teamster/run-{}/worker-{worker}", self.name)
+    }
+
+    /// Returns how everything was before one of the iterations since a person had the run begin or go on.
+    fn known_base(&self, drive: &Drive) -> Option<Arc<str>> {
+        let state = self.shared.hub.state();
+        let iterations = &state.runs.get(self.name).iterations;
+        let ended = iterations.ended().next_back().map(|ended| &ended.open);
+        let known = iterations.open().chain(ended).filter(|open| open.begun_at >= drive.begun_at);
+        known.filter_map(|open| open.base.clone()).next()
+    }
+
+    /// Returns what git would run over the files, unless that was changed since a person had the run begin or go on.
+    async fn programs(&self, main: &Tree, drive: &Drive) -> Result<git::Programs, git::GitError> {
+        let programs = main.programs().await?;
+        if let Some(base) = self.known_base(drive) {
+            programs.unchanged_since(&base)?;
+        }
+        Ok(programs)
+    }
+
+    /// Returns the repository of a run that has one, if git may be run over its files.
+    async fn main_tree(&self, drive: &Drive) -> Result<Tree, git::GitError> {
+        let directory = Path::new(&*drive.terms.directory);
+        let main = Tree::at(directory).await?.ok_or_else(|| git::GitError::gone(directory))?;
+        self.programs(&main, drive).await?;
+        Ok(main)
     }
 
     /// Does what comes after an iteration's agent.
@@ -432,8 +518,7 @@ impl<'a> Course<'a> {
         open: &Open,
         base: &str,
     ) -> Result<Option<String>, git::GitError> {
-        let main = Path::new(&*drive.terms.directory);
-        let Some(main) = Tree::at(main).await else { return Ok(None) };
+        let main = self.main_tree(drive).await?;
         let mark = format!("{}#{}", self.name, open.number);
         let (subject, body) = self.words(state, open);
         let message = Message { subject: &subject, body: &body, mark: &mark };

@@ -38,6 +38,14 @@ impl World {
         self.start_again();
     }
 
+    /// Starts another hub on the data of one that is ended, which finds programs only here.
+    pub(crate) fn start_again_with_path(&mut self, path: &std::path::Path) {
+        self.hub.end(Signal::TERM);
+        let mut up = up(&self.home);
+        up.env("PATH", path);
+        self.hub = Hub::start_with(up, &self.home.path().join("data"));
+    }
+
     /// Starts another hub on the data of one that has ended.
     pub(crate) fn start_again(&mut self) {
         self.hub = Hub::start_with(up(&self.home), &self.home.path().join("data"));

@@ -1,6 +1,10 @@
 //! Runs in all kinds of places, with agents of all kinds of habits; what becomes of files is in `work/git/tests.rs`.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
+#![expect(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a broken fixture should panic, and a shell mends what was broken"
+)]
 
 use std::path::Path;
 
@@ -36,6 +40,8 @@ fn without_a_repository_files_are_just_written() {
     assert_numbered(&view);
     assert!(view["ended"].as_array().expect("a list").iter().all(|one| one["commit"].is_null()));
     assert!(Path::new(&elsewhere).join("files/2.txt").exists());
+    let says = format!("{elsewhere} is in no git repository, so nothing is committed");
+    assert!(said(&output).contains(&says), "{}", said(&output));
     assert!(!Path::new(&elsewhere).join(".git").exists());
     assert_eq!(project.commits().len(), 1);
 }
@@ -218,4 +224,122 @@ fn a_failed_iterations_files_come_with_the_next_ones() {
     let files: Vec<_> = project.commits().into_iter().map(|(_, files)| files).collect();
     assert!(files[1].contains(&"half.txt".to_owned()), "{files:?}");
     assert_eq!(project.git(&["status", "--porcelain"]), "");
+}
+
+/// Nobody finds out the next morning that nothing was committed.
+#[test]
+fn where_git_does_not_answer_a_run_is_refused_or_fails() {
+    let mut project = two();
+    let nothing = directory(&project, "nothing");
+    project.world.start_again_with_path(Path::new(&nothing));
+    let output = project.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    for says in ["it cannot be started", "install git", "--no-commit"] {
+        assert!(said(&output).contains(says), "{}", said(&output));
+    }
+    let elsewhere = directory(&project, "no repository");
+    let output = project.run(&["--dir", &elsewhere, "--name", "elsewhere"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("is in no git repository"), "{}", said(&output));
+    let output = project.run(&["--no-commit", "--name", "uncommitted"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!said(&output).contains("repository"), "{}", said(&output));
+    assert_eq!(project.commits().len(), 1);
+}
+
+/// What brings in what is left on a branch, and does nothing about other items but to write a file.
+const BRINGS: &str = r#"
+! call task-next {"claim":true}
+! write files/{{iteration}}.txt $last.content
+! run git -c user.name=a -c user.email=a@b merge -q -X ours $(grep -o 'teamster/run-[^ ]*' files/{{iteration}}.txt | head -n 1)
+! call task-update {"id":"$call1.id","status":"completed"}
+! call iteration-summary {"summary":"did $call1.id"}
+! call session-complete
+"#;
+
+/// What the last iteration could not commit is not forgotten because all is done.
+#[test]
+fn a_run_is_not_complete_before_all_is_committed() {
+    let project = two();
+    let harm =
+        "! call session-complete\n! run test {{iteration}} = 1 || git config filter.x.clean cat";
+    project.write_aside("template.md", &TEMPLATE.replace("! call session-complete", harm));
+    let output = project.run(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("not all is committed"), "{}", said(&output));
+    assert_eq!(project.commits().len(), 2);
+    let output = project.world.hub.run(&["run", "--resume", "--name", "SPEC", "--headless"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let commits = project.commits();
+    assert_eq!(commits[2], ("did two".into(), vec!["files/2.txt".into(), "newest.txt".into()]));
+    assert_eq!(project.git(&["for-each-ref", "refs/teamster"]), "");
+    // What a person changes after that is theirs.
+    project.write("README", "mine\n");
+    project.world.hub.ok(&["item", "SPEC", "--content", "three"]);
+    project.write_aside("template.md", TEMPLATE);
+    let output = project.run(&["--resume"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(project.git(&["status", "--porcelain"]), " M README");
+}
+
+/// What an agent does to the repository fails its iteration, with git's words, and what it changed is not lost.
+#[test]
+fn a_repository_that_breaks_or_goes_ends_the_run_and_it_is_gone_on_with_after_that() {
+    for (breaks, mends, says) in [
+        ("mv .git ../aside", "mv ../aside .git", "is gone; bring it back"),
+        ("mv .git/HEAD ../aside", "mv ../aside .git/HEAD", "not a git repository"),
+        (
+            "git config filter.x.clean \"sh $PWD/../evil.sh\"",
+            "git config --unset filter.x.clean",
+            "/../evil.sh), so it is not run over their files",
+        ),
+    ] {
+        for workers in ["1", "2"] {
+            let project = two();
+            project.write_aside("evil.sh", "touch \"$0.ran\"; cat\n");
+            project.write_aside("attributes", "* filter=x\n");
+            let path = project.path.to_string_lossy().into_owned();
+            let harm = format!("! run cd {path}; {breaks}; cp ../attributes .git/info/attributes");
+            let breaking = TEMPLATE.replace("! call session-complete", &harm);
+            project.write_aside("template.md", &breaking);
+            let output = project.run(&["--workers", workers, "--json"]);
+            let all = said(&output);
+            assert_eq!(output.status.code(), Some(1), "{breaks}, {workers}: {all}");
+            assert!(all.contains(says), "{breaks}, {workers}: {all}");
+            let ran = project.world.home.path().join("evil.sh.ran");
+            assert!(!ran.exists(), "{breaks}, {workers}: {all}");
+            if breaks.contains("evil") {
+                project.git(&["hash-object", "README"]);
+                assert!(ran.exists(), "it would have been run");
+            }
+            let mut mend = std::process::Command::new("sh");
+            mend.current_dir(&project.path).args(["-c", mends]);
+            assert!(mend.status().expect("it starts").success());
+            let attributes = project.path.join(".git/info/attributes");
+            let _ = std::fs::remove_file(attributes);
+            assert_eq!(project.commits().len(), 1);
+            project.write_aside("template.md", BRINGS);
+            let output = project.run(&["--resume", "--workers", workers]);
+            assert!(output.status.success(), "{breaks}, {workers}: {}", said(&output));
+            let files = project.git(&["log", "--format=", "--name-only"]);
+            assert!(files.contains("files/1.txt"), "{breaks}, {workers}: {files}{}", said(&output));
+            assert_eq!(project.git(&["status", "--porcelain"]), "", "{breaks}, {workers}");
+            let refs = project.git(&["for-each-ref", "--format=%(refname)", "refs/teamster"]);
+            assert_eq!(refs, "", "{breaks}, {workers}");
+        }
+    }
+}
+
+/// With several workers, what one is just writing may be taken by another's collection, of which git itself warns.
+#[test]
+fn a_garbage_collection_in_the_middle_of_an_iteration_loses_nothing() {
+    let project = two();
+    project.write("mine.txt", "mine\n");
+    let collects = "! run git gc -q --prune=now\n! call iteration";
+    project.write_aside("template.md", &TEMPLATE.replace("! call iteration", collects));
+    let output = project.run(&[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(marks(&project).len(), 2, "{}", said(&output));
+    assert_eq!(project.git(&["status", "--porcelain"]), "?? mine.txt");
+    assert_eq!(project.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main");
 }

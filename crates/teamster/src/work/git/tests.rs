@@ -63,7 +63,12 @@ impl Repository {
     }
 
     async fn tree(&self) -> Tree {
-        Tree::at(&self.path("")).await.expect("it is a repository")
+        self.tree_at("").await
+    }
+
+    async fn tree_at(&self, directory: &str) -> Tree {
+        let tree = Tree::at(&self.path(directory)).await.expect("git answers");
+        tree.expect("it is a repository")
     }
 
     /// Returns the files of the last commit, with a letter for what happened to each.
@@ -84,9 +89,16 @@ impl Repository {
 
 const MESSAGE: Message<'_> = Message { subject: "did it", body: "all of it", mark: "SPEC#1" };
 
+const ANCHOR: &str = "refs/teamster/run-SPEC/worker-0";
+
+async fn base_of(tree: &Tree) -> std::sync::Arc<str> {
+    let programs = tree.programs().await.expect("git answers");
+    tree.base(ANCHOR, &programs.digest).await.expect("it can be looked at")
+}
+
 /// Commits what `change` changes in a tree.
 async fn commits(tree: &Tree, change: impl FnOnce()) -> Option<String> {
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(tree).await;
     change();
     tree.commit(&base, &MESSAGE).await.expect("it can be committed")
 }
@@ -163,7 +175,7 @@ async fn all_kinds_of_files_are_committed_as_they_are() {
     assert!(repository.git(&["ls-files", "-z"]).contains('\u{fffd}'));
     let text = repository.git(&["log", "-1", "--format=%B"]);
     assert_eq!(text, "did it\n\nall of it\n\nTeamster-Iteration: SPEC#1");
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     assert_eq!(tree.commit(&base, &MESSAGE).await.expect("it can be"), None, "nothing is left");
 }
 
@@ -195,7 +207,7 @@ async fn in_a_directory_of_a_repository_all_that_was_changed_is_committed() {
     repository.git(&["add", "-A"]);
     repository.git(&["commit", "-q", "-m", "second"]);
     repository.write("aside", "the person's\n");
-    let tree = Tree::at(&repository.path("sub/dir")).await.expect("it is a repository");
+    let tree = repository.tree_at("sub/dir").await;
     assert_eq!(tree.directory(), std::fs::canonicalize(repository.path("sub/dir")).expect("it is"));
     let commit = commits(&tree, || {
         repository.write("sub/dir/new", "new\n");
@@ -260,7 +272,7 @@ async fn repositories_within_are_left_alone() {
 }
 
 async fn commits_next(tree: &Tree, mark: &str, change: impl FnOnce()) -> Option<String> {
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(tree).await;
     change();
     tree.commit(&base, &Message { mark, ..MESSAGE }).await.expect("it can be committed")
 }
@@ -284,7 +296,7 @@ async fn what_cannot_be_read_is_not_committed() {
 async fn an_agent_may_commit_itself_or_go_back() {
     let repository = Repository::new();
     let tree = repository.tree().await;
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     let commit = commits(&tree, || {
         repository.write("by itself", "x\n");
         repository.git(&["add", "-A"]);
@@ -324,7 +336,7 @@ async fn a_mark_counts_only_where_it_can_be_meant() {
     let again = commits(&tree, || repository.write("b", "b\n")).await;
     assert_eq!(repository.committed(), ["A b"]);
     assert_eq!(repository.n_commits(), 3, "{again:?}");
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     let body = "it says\n\nTeamster-Iteration: SPEC#3";
     repository.write("c", "c\n");
     let spoof = Message { subject: "Teamster-Iteration: SPEC#3", body, mark: "SPEC#33" };
@@ -342,7 +354,7 @@ async fn a_mark_counts_only_where_it_can_be_meant() {
 async fn a_commit_is_made_once_however_often_it_is_asked_for() {
     let repository = Repository::new();
     let tree = repository.tree().await;
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     repository.write("new", "new\n");
     let first = tree.commit(&base, &MESSAGE).await.expect("it can be committed");
     // What others do in between changes nothing about it.
@@ -359,7 +371,7 @@ async fn a_commit_is_made_once_however_often_it_is_asked_for() {
 async fn a_lock_is_waited_for_and_nothing_is_half_done_if_it_stays() {
     let repository = Repository::new();
     let tree = repository.tree().await;
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     repository.write("new", "new\n");
     repository.write(".git/index.lock", "");
     let error = tree.commit(&base, &MESSAGE).await.expect_err("it is locked").to_string();
@@ -395,11 +407,11 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     repository.write("sub/file", "a\n");
     repository.git(&["add", "-A"]);
     repository.git(&["commit", "-q", "-m", "second"]);
-    let main = Tree::at(&repository.path("sub")).await.expect("it is a repository");
+    let main = repository.tree_at("sub").await;
     let path = repository.directory.path().join("worktree");
     let tree = main.worktree(&path, "teamster/one").await.expect("it can be made");
     assert_eq!(tree.directory(), path.join("sub"));
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     std::fs::write(path.join("sub/file"), "b\n").expect("it can be written");
     let theirs = tree.commit(&base, &MESSAGE).await.expect("ok").expect("something was changed");
     repository.write("sub/file", "c\n");
@@ -410,7 +422,7 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     // An agent merges, puts it right, and leaves the rest to us.
     main.keep("teamster/kept", &theirs).await.expect("it can be kept");
     tree.reset_to(&head).await.expect("it can be reset");
-    let base = tree.base().await.expect("it can be looked at");
+    let base = base_of(&tree).await;
     let merge = Command::new("git").current_dir(&path).args(["merge", "teamster/kept"]).output();
     assert!(!merge.expect("git runs").status.success(), "it conflicts");
     std::fs::write(path.join("sub/file"), "b and c\n").expect("it can be written");
@@ -426,4 +438,261 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     main.forget_merged("teamster").await.expect("they can be removed");
     assert_eq!(repository.git(&["branch", branches]), "main");
     assert_eq!(repository.status(), "");
+}
+
+/// That git does not answer for a repository is told; that there is none is no fault.
+#[tokio::test]
+async fn no_repository_is_another_thing_than_one_that_git_does_not_answer_for() {
+    let place = tempfile::tempdir().expect("a directory");
+    assert!(Tree::at(place.path()).await.expect("that is no fault").is_none());
+    assert!(Tree::at(&place.path().join("nowhere")).await.is_err());
+    let broken = |says: &'static str| {
+        let at = place.path().join("in/it");
+        async move {
+            let error = Tree::at(&at).await.expect_err("git does not answer").to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    };
+    std::fs::create_dir_all(place.path().join("in/it")).expect("it can be made");
+    let git = place.path().join(".git");
+    std::fs::create_dir(&git).expect("it can be made");
+    assert!(Tree::at(place.path()).await.expect("git does not mind either").is_none());
+    std::fs::write(git.join("config"), "").expect("it can be written");
+    broken("not a git repository").await;
+    std::fs::remove_dir_all(&git).expect("it is there");
+    std::fs::write(place.path().join(".git"), "gitdir: nowhere\n").expect("it can be written");
+    broken("nowhere").await;
+    let repository = Repository::new();
+    repository.git(&["config", "core.worktree", "/"]);
+    assert!(Tree::at(&repository.path("")).await.is_ok_and(|tree| tree.is_some()));
+    let elsewhere = place.path().to_string_lossy().into_owned();
+    repository.git(&["config", "core.worktree", &elsewhere]);
+    assert!(Tree::at(&repository.path("")).await.is_err());
+    if rustix::process::geteuid().is_root() {
+        let repository = Repository::new();
+        for name in ["", ".git"] {
+            std::os::unix::fs::chown(repository.path(name), Some(4321), None).expect("we may");
+        }
+        let error = Tree::at(&repository.path("")).await.expect_err("it is another's").to_string();
+        assert!(error.contains("dubious ownership") && error.contains("safe.directory"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn how_files_were_outlives_a_garbage_collection() {
+    let repository = Repository::new();
+    repository.write("mine", "mine\n");
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || {
+        repository.write("mine", "and more\n");
+        repository.write("new", "new\n");
+        repository.git(&["gc", "-q", "--prune=now"]);
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+    tree.forget(&[ANCHOR.to_owned(), format!("{ANCHOR}1")]).await.expect("they can be removed");
+    assert_eq!(repository.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main");
+}
+
+#[tokio::test]
+async fn what_git_would_run_is_seen_to_change() {
+    let repository = Repository::new();
+    repository.git(&["config", "filter.lfs.clean", "git-lfs clean -- %f"]);
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    let unchanged = || async { tree.programs().await.expect("ok").unchanged_since(&base) };
+    // What names no program may change.
+    for (key, value) in [
+        ("core.editor", "true"),
+        ("user.name", "agent"),
+        ("remote.origin.url", "/elsewhere"),
+        ("commit.gpgSign", "false"),
+    ] {
+        repository.git(&["config", key, value]);
+        unchanged().await.expect("nothing would be run");
+    }
+    repository.write("../included", "[filter \"x\"]\n\tclean = touch x\n");
+    let included = repository.directory.path().join("included").to_string_lossy().into_owned();
+    for (key, value) in [
+        ("filter.x.clean", "sh -c evil"),
+        ("filter.lfs.clean", "sh -c evil"),
+        ("filter.lfs.process", "evil"),
+        ("filter.X.smudge", "evil"),
+        ("merge.x.driver", "evil"),
+        ("core.worktree", "/"),
+        ("core.attributesFile", "/elsewhere"),
+        ("core.sshCommand", "evil"),
+        ("gpg.program", "evil"),
+        ("include.path", &*included),
+    ] {
+        let before = std::fs::read(repository.path(".git/config")).expect("it can be read");
+        repository.git(&["config", key, value]);
+        let error = unchanged().await.expect_err(key).to_string();
+        assert!(key == "include.path" || error.contains(value), "{key}: {error}");
+        std::fs::write(repository.path(".git/config"), before).expect("it can be written");
+        unchanged().await.expect("it is as before");
+    }
+    repository.git(&["config", "--unset", "filter.lfs.clean"]);
+    let programs = tree.programs().await.expect("git answers");
+    let error = programs.unchanged_since(&base).expect_err("it is another").to_string();
+    assert!(error.contains("some are gone"), "{error}");
+    // Whoever goes on with it takes it as it is then; an older program wrote none down.
+    programs.unchanged_since(&programs.renewed(&base)).expect("it is what there is");
+    for old in ["a:b", "a:b:"] {
+        programs.unchanged_since(old).expect("nothing is known of then");
+        assert_eq!(&*programs.renewed(old), format!("a:b:{}", programs.digest));
+    }
+}
+
+/// Such a commit would be on no branch, or lost when the rebase is given up.
+#[tokio::test]
+async fn nothing_is_committed_in_the_middle_of_an_agents_rebase() {
+    let repository = Repository::new();
+    repository.git(&["checkout", "-q", "-b", "other"]);
+    repository.write("README", "other\n");
+    repository.git(&["commit", "-q", "-a", "-m", "other"]);
+    repository.git(&["checkout", "-q", "main"]);
+    repository.write("README", "main\n");
+    repository.git(&["commit", "-q", "-a", "-m", "main"]);
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    let mut rebase = Command::new("git");
+    rebase.current_dir(repository.path("")).args(["rebase", "other"]);
+    assert!(!rebase.output().expect("git runs").status.success(), "it conflicts");
+    repository.write("new", "new\n");
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("HEAD is detached").to_string();
+    assert!(error.contains("git switch main"), "{error}");
+    repository.git(&["rebase", "--abort"]);
+    tree.commit(&base, &MESSAGE).await.expect("it can be").expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+    assert_eq!(repository.git(&["log", "--format=%s", "main"]), "did it\nmain\nfirst");
+    // A branch that an agent makes is as good as another.
+    let commit = commits_next(&tree, "SPEC#2", || {
+        repository.git(&["checkout", "-q", "-b", "agents"]);
+        repository.write("newer", "new\n");
+    });
+    let commit = commit.await.expect("something was changed");
+    assert_eq!(repository.git(&["rev-parse", "agents"]), commit);
+}
+
+#[tokio::test]
+async fn a_merge_is_finished_by_whoever_began_it() {
+    let repository = Repository::new();
+    repository.write("both", "first\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.git(&["checkout", "-q", "-b", "other"]);
+    for name in ["both", "README"] {
+        repository.write(name, "other\n");
+    }
+    repository.git(&["commit", "-q", "-a", "-m", "other"]);
+    repository.git(&["checkout", "-q", "main"]);
+    for name in ["both", "README"] {
+        repository.write(name, "main\n");
+    }
+    repository.git(&["commit", "-q", "-a", "-m", "main"]);
+    let tree = repository.tree().await;
+    let merge = || {
+        let mut merge = Command::new("git");
+        merge.current_dir(repository.path("")).args(["merge", "other"]);
+        assert!(!merge.output().expect("git runs").status.success(), "it conflicts");
+    };
+    merge();
+    let commit = commits(&tree, || repository.write("new", "new\n"));
+    commit.await.expect("something was changed");
+    assert_eq!(repository.git(&["log", "-1", "--format=%p"]).split(' ').count(), 1);
+    assert_eq!(repository.status(), "UU README\nUU both", "the person is at it still");
+    repository.git(&["merge", "--abort"]);
+    let commit = commits_next(&tree, "SPEC#2", || {
+        merge();
+        repository.write("README", "main and other\n");
+        repository.write("both", "main\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.git(&["log", "-1", "--format=%p"]).split(' ').count(), 2);
+    assert_eq!(repository.status(), "");
+    assert!(!repository.path(".git/MERGE_HEAD").exists());
+}
+
+#[tokio::test]
+async fn line_endings_and_sparse_checkouts_are_no_hindrance() {
+    let repository = Repository::new();
+    for name in ["in/a", "out/a", "out/b"] {
+        repository.write(name, "a\n");
+    }
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    for (key, value) in [("core.autocrlf", "input"), ("core.safecrlf", "true")] {
+        repository.git(&["config", key, value]);
+    }
+    repository.git(&["sparse-checkout", "set", "in"]);
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || {
+        repository.write("in/crlf", "a\r\nb\r\n");
+        repository.write("out/new", "new\n");
+        repository.write("out/b", "changed\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A in/crlf", "M out/b", "A out/new"]);
+}
+
+#[tokio::test]
+async fn what_was_secret_or_dirty_before_stays_uncommitted() {
+    let repository = Repository::new();
+    repository.write(".env", "KEY=1\n");
+    repository.write("README", "the person's\n");
+    repository.write("node_modules/x/y", "y\n");
+    let tree = repository.tree().await;
+    let commit = commits(&tree, || {
+        repository.write(".env", "KEY=2\n");
+        repository.write("README", "the person's and the agent's\n");
+        repository.write("new", "new\n");
+    });
+    commit.await.expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+    assert_eq!(repository.status(), " M README\n?? .env\n?? node_modules/");
+}
+
+#[tokio::test]
+async fn no_heap_of_files_is_committed_by_mistake() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    for n in 0..super::FILES_MAX {
+        repository.write(format!("node_modules/{}/{n}", n % 50), "");
+    }
+    repository.write("new", "new\n");
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("that is too much").to_string();
+    assert!(error.contains("20001 files differ, 20000 of them in node_modules"), "{error}");
+    repository.write(".gitignore", "node_modules\n");
+    tree.commit(&base, &MESSAGE).await.expect("it can be").expect("something was changed");
+    assert_eq!(repository.committed(), ["A .gitignore", "A new"]);
+}
+
+/// An agent may switch to any branch in its worktree.
+#[tokio::test]
+async fn a_worktree_is_put_back_without_moving_a_persons_branch() {
+    let repository = Repository::new();
+    repository.git(&["checkout", "-q", "-b", "feature"]);
+    repository.write("README", "feature\n");
+    repository.git(&["commit", "-q", "-a", "-m", "feature"]);
+    repository.git(&["checkout", "-q", "main"]);
+    let main = repository.tree().await;
+    let path = repository.directory.path().join("worktree");
+    let tree = main.worktree(&path, "teamster/one").await.expect("it can be made");
+    let head = main.head().await.expect("it has one");
+    let feature = repository.git(&["rev-parse", "feature"]);
+    let in_worktree = |args: &[&str]| repository.git_in("../worktree", args);
+    in_worktree(&["checkout", "-q", "feature"]);
+    tree.return_to_branch().await.expect("it can be");
+    assert_eq!(
+        in_worktree(&["log", "-1", "--format=%s %D"]),
+        "feature HEAD -> teamster/one, feature"
+    );
+    in_worktree(&["checkout", "-q", "feature"]);
+    tree.reset_to(&head).await.expect("it can be");
+    assert_eq!(repository.git(&["rev-parse", "feature"]), feature);
+    assert_eq!(in_worktree(&["rev-parse", "HEAD", "teamster/one"]), format!("{head}\n{head}"));
+    assert!(tree.is_clean().await.expect("git answers"));
+    assert!(main.reset_to(&head).await.is_err(), "what is a person's is not reset");
 }
