@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, print, put, say, up};
+use super::{connect_to_hub, dim, print, put, question, say, up};
 use crate::client::{Client, in_path};
 use crate::config::DataFiles;
 use crate::work::prompt;
@@ -208,8 +208,10 @@ impl Follow<'_> {
     pub(super) async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
         let path = format!("/api/runs/{}", in_path(self.name));
         let mut last = self.after;
+        let mut newest_question = 0;
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         loop {
+            newest_question = self.show_questions(data, client, newest_question).await?;
             let request = format!("/api/log?after={last}&wait_ms=40000");
             let page = tokio::select! {
                 page = client.get(&request) => page?,
@@ -235,6 +237,34 @@ impl Follow<'_> {
                 return self.end(data, client, last, &view).await;
             }
         }
+    }
+
+    /// Prints what its agents wait for a person to decide, and how that is answered; of each once.
+    async fn show_questions(
+        &self,
+        data: &DataFiles,
+        client: &mut Client,
+        newest: u32,
+    ) -> anyhow::Result<u32> {
+        let page = client.get("/api/questions").await?;
+        let open = page["open"].as_array().cloned().unwrap_or_default();
+        let open: Vec<Value> =
+            open.into_iter().filter(|one| question::number(one) > newest).collect();
+        if open.is_empty() {
+            return Ok(newest);
+        }
+        let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
+        let is_ours = |asked: &Value| {
+            let mut workers = view["open"].as_array().into_iter().flatten();
+            workers.any(|worker| worker["agent"] == asked["agent"])
+        };
+        for asked in open.iter().filter(|asked| is_ours(asked)) {
+            match self.json {
+                true => print(&json!({"question": asked}).to_string())?,
+                false => print(&question::shown(asked, data))?,
+            }
+        }
+        Ok(open.iter().map(question::number).max().unwrap_or(newest))
     }
 
     /// Prints the rest, and how it ended.

@@ -18,7 +18,7 @@ const SPEC: &str = "# Five things\n\nMake a file for each of one, two, three, fo
 /// The order in which they are done: the most urgent first, but nothing before what it waits for.
 const ORDER: [&str; 5] = ["four", "one", "two", "three", "five"];
 
-fn git(directory: &Path, args: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
         .current_dir(directory)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
