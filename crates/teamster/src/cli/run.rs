@@ -196,6 +196,12 @@ fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
     }
 }
 
+/// Says whether an agent has an iteration of this run under way.
+fn works_on(view: &Value, agent: &Value) -> bool {
+    let mut open = view["open"].as_array().into_iter().flatten();
+    agent.is_string() && open.any(|iteration| iteration["agent"] == *agent)
+}
+
 /// Prints what happens in a run until it is over.
 pub(super) struct Follow<'a> {
     pub(super) name: &'a str,
@@ -224,13 +230,15 @@ impl Follow<'_> {
                     return Err(super::Ended(130).into());
                 }
             };
+            let view = client.get(&path).await?;
             for line in page["lines"].as_array().into_iter().flatten() {
-                if line["run"] == self.name {
+                // One whose account has nothing left may wait for hours.
+                let parked = &line["event"]["agent"]["parked"]["id"];
+                if line["run"] == self.name || works_on(&view, parked) {
                     self.show(line)?;
                 }
             }
             last = page["last"].as_u64().unwrap_or(last);
-            let view = client.get(&path).await?;
             let is_over =
                 view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty);
             if is_over {
@@ -254,11 +262,7 @@ impl Follow<'_> {
             return Ok(newest);
         }
         let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
-        let is_ours = |asked: &Value| {
-            let mut workers = view["open"].as_array().into_iter().flatten();
-            workers.any(|worker| worker["agent"] == asked["agent"])
-        };
-        for asked in open.iter().filter(|asked| is_ours(asked)) {
+        for asked in open.iter().filter(|asked| works_on(&view, &asked["agent"])) {
             match self.json {
                 true => print(&json!({"question": asked}).to_string())?,
                 false => print(&question::shown(asked, data))?,
