@@ -75,7 +75,7 @@ pub(super) async fn list(data: &DataFiles, args: QuestionsArgs) -> anyhow::Resul
     }
 }
 
-fn number(question: &Value) -> u32 {
+pub(super) fn number(question: &Value) -> u32 {
     let id = question["id"].as_str().and_then(teamster_core::ids::QuestionId::parse);
     id.map_or(0, |id| id.0)
 }
@@ -85,7 +85,7 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 /// Shows a question with all that its answer is about.
-fn shown(question: &Value, data: &DataFiles) -> String {
+pub(super) fn shown(question: &Value, data: &DataFiles) -> String {
     let id = word(question, "id");
     let mut text =
         format!("{id}  {} wants to: {}\n", word(question, "agent"), word(question, "title"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, print, put, say, up};
+use super::{connect_to_hub, dim, print, put, question, say, up};
 use crate::client::{Client, in_path};
 use crate::config::DataFiles;
 use crate::work::prompt;
@@ -230,6 +230,12 @@ fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
     }
 }
 
+/// Says whether an agent has an iteration of this run under way.
+fn works_on(view: &Value, agent: &Value) -> bool {
+    let mut open = view["open"].as_array().into_iter().flatten();
+    agent.is_string() && open.any(|iteration| iteration["agent"] == *agent)
+}
+
 /// Prints what happens in a run until it is over.
 pub(super) struct Follow<'a> {
     pub(super) name: &'a str,
@@ -242,8 +248,10 @@ impl Follow<'_> {
     pub(super) async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
         let path = format!("/api/runs/{}", in_path(self.name));
         let mut last = self.after;
+        let mut newest_question = 0;
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         loop {
+            newest_question = self.show_questions(data, client, newest_question).await?;
             let request = format!("/api/log?after={last}&wait_ms=40000");
             let page = tokio::select! {
                 page = client.get(&request) => page?,
@@ -256,19 +264,45 @@ impl Follow<'_> {
                     return Err(super::Ended(130).into());
                 }
             };
+            let view = client.get(&path).await?;
             for line in page["lines"].as_array().into_iter().flatten() {
-                if line["run"] == self.name {
+                // One whose account has nothing left may wait for hours.
+                let parked = &line["event"]["agent"]["parked"]["id"];
+                if line["run"] == self.name || works_on(&view, parked) {
                     self.show(line)?;
                 }
             }
             last = page["last"].as_u64().unwrap_or(last);
-            let view = client.get(&path).await?;
             let is_over =
                 view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty);
             if is_over {
                 return self.end(data, client, last, &view).await;
             }
         }
+    }
+
+    /// Prints what its agents wait for a person to decide, and how that is answered; of each once.
+    async fn show_questions(
+        &self,
+        data: &DataFiles,
+        client: &mut Client,
+        newest: u32,
+    ) -> anyhow::Result<u32> {
+        let page = client.get("/api/questions").await?;
+        let open = page["open"].as_array().cloned().unwrap_or_default();
+        let open: Vec<Value> =
+            open.into_iter().filter(|one| question::number(one) > newest).collect();
+        if open.is_empty() {
+            return Ok(newest);
+        }
+        let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
+        for asked in open.iter().filter(|asked| works_on(&view, &asked["agent"])) {
+            match self.json {
+                true => print(&json!({"question": asked}).to_string())?,
+                false => print(&question::shown(asked, data))?,
+            }
+        }
+        Ok(open.iter().map(question::number).max().unwrap_or(newest))
     }
 
     /// Prints the rest, and how it ended.

@@ -30,7 +30,7 @@ fn programs_that_are_built_in() {
         );
     }
     expect![[r#"
-        claude: ["--disallowedTools", "Monitor,ScheduleWakeup", "--model", "MODEL"]
+        claude: ["--disallowedTools", "AskUserQuestion,EnterWorktree,Monitor,ScheduleWakeup", "--model", "MODEL"]
           ends by Stdin in 5 s
           load true, wait 240 s
           CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1
@@ -53,6 +53,7 @@ fn programs_that_are_built_in() {
         gemini: ["--acp", "-m", "MODEL"]
           ends by Sigterm in 5 s
           load false, wait 300 s
+          GEMINI_CLI_TRUST_WORKSPACE=true
         goose: ["acp"]
           ends by Stdin in 5 s
           load true, wait 50 s
@@ -60,6 +61,10 @@ fn programs_that_are_built_in() {
         opencode: ["acp"]
           ends by Stdin in 5 s
           load true, wait 50 s
+        qwen: ["--acp", "--approval-mode", "default", "-m", "MODEL"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
+          QWEN_CODE_LEGACY_MCP_BLOCKING=1
         scripted: ["scripted-agent"]
           ends by Stdin in 5 s
           load true, wait 3600 s
@@ -82,7 +87,7 @@ fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
     assert_eq!(goose.command, "goose");
     assert_eq!(goose.pass.iter().map(ToString::to_string).collect::<Vec<_>>(), ["MY_KEY"]);
     let unknown = programs.find("cline").expect_err("nobody added it");
-    expect![[r#"there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, mine, opencode, scripted"#]]
+    expect![[r#"there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, mine, opencode, qwen, scripted"#]]
         .assert_eq(&unknown);
 }
 
@@ -108,6 +113,6 @@ fn programs_are_found_on_the_path() {
     let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
     assert_eq!(own, std::env::current_exe().expect("a test has a file"));
     let none = programs.choose(None, &[]).expect_err("there is no PATH");
-    expect!["no agent program is on the PATH; install one of claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode"]
+    expect!["no agent program is on the PATH; install one of claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode, qwen"]
         .assert_eq(&none);
 }

@@ -107,6 +107,7 @@ fn programs_and_their_versions() {
         mine               acp    bin/mine
         mute               acp    bin/mute
         opencode           acp    opencode is not on your PATH
+        qwen               acp    qwen is not on your PATH
         scripted           acp    (the program that runs)
     "#]]
     .assert_eq(&printed.replace(&*own.to_string_lossy(), "(the program that runs)"));

@@ -30,6 +30,7 @@ mod real_agents;
 mod real_teams;
 mod reload;
 mod remote;
+mod run_agents;
 mod run_crash;
 mod run_edges;
 mod run_goose;

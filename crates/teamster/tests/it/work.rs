@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::agents::World;
-use crate::unattended::until_said;
+use crate::unattended::{question, until_said};
 
 /// A hub, and a project in a git repository with one commit.
 pub(crate) struct Project {
@@ -183,6 +183,26 @@ fn nothing_is_committed_that_was_changed_before() {
     assert!(again.status.success(), "{}", said(&again));
     assert_eq!(project.commits().len(), 6);
     assert_eq!(project.git(&["status", "--porcelain"]), " M README\nA  staged.txt\n?? mine.txt");
+}
+
+#[test]
+fn whoever_follows_a_run_sees_what_it_waits_for() {
+    let project = Project::start("[permissions]\nask = [\"*\"]\n");
+    let waits = "! limit usage limit, try again in 1 seconds\n! ask to test it\n! call task-next";
+    let template = TEMPLATE.replace("! call task-next", waits);
+    project.write_aside("template.md", &template);
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&["--iterations", "1"]));
+        let asked = question(&project.world);
+        project.world.hub.ok(&["answer", asked["id"].as_str().expect("it has one"), "allow"]);
+        run.join().expect("it ends")
+    });
+    let said = said(&output);
+    for part in
+        ["is parked: scripted has nothing left", "wants to: to test it", "answer Q-1 allow|deny"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

@@ -131,11 +131,12 @@ fn take(call: &mut ToolCall, update: ToolCallUpdate) {
     }
 }
 
-/// Where Claude and Goose have the tool's name.
+/// Where Claude, Goose and Qwen have the tool's name.
 fn name_in(meta: &Meta) -> Option<String> {
     let claude = meta.get("claudeCode").and_then(|claude| claude.pointer("/toolName"));
     let goose = || meta.get("goose")?.pointer("/toolCall/toolName");
-    claude.or_else(goose)?.as_str().map(str::to_owned)
+    let qwen = || meta.get("toolName");
+    claude.or_else(goose).or_else(qwen)?.as_str().map(str::to_owned)
 }
 
 fn tool_kind(kind: Kind) -> ToolKind {

@@ -33,6 +33,11 @@ fn gemini() {
 }
 
 #[test]
+fn qwen() {
+    check(expect_file!["sessions/qwen.txt"]);
+}
+
+#[test]
 fn claude() {
     check(expect_file!["sessions/claude.txt"]);
 }
@@ -64,6 +69,7 @@ async fn whatever_is_said_everything_asked_is_answered_once() {
         include_str!("sessions/goose.txt"),
         include_str!("sessions/opencode.txt"),
         include_str!("sessions/gemini.txt"),
+        include_str!("sessions/qwen.txt"),
         include_str!("sessions/claude.txt"),
         include_str!("sessions/oddities.txt"),
     ];
