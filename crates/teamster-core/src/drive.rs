@@ -127,6 +127,8 @@ pub struct Drive {
     /// What no iteration was told yet, oldest first.
     pub messages: Vector<Message>,
     pub last_message: u32,
+    /// It was to stop at once.
+    pub stops_now: bool,
     /// How the files were before an iteration of a worker that did not come to its end: the next one goes on from there.
     pub carried: OrdMap<u32, Arc<str>>,
 }
@@ -168,8 +170,6 @@ pub enum Command {
         commit: Option<Arc<str>>,
         /// What went wrong after its agent had ended.
         problem: Option<String>,
-        /// What it changed is not in its files any more, but kept elsewhere.
-        is_kept: bool,
     },
     /// Says that it is over.
     End {
@@ -327,7 +327,6 @@ pub(crate) fn end(
     agent: Option<&Agent>,
     commit: Option<Arc<str>>,
     problem: Option<&str>,
-    is_kept: bool,
 ) -> End {
     let outcome = agent.and_then(|agent| agent.outcome.as_ref());
     let failed = match outcome {
@@ -349,7 +348,7 @@ pub(crate) fn end(
         failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     let spent = agent.map(|agent| agent.spent).unwrap_or_default();
     let is_cut_off = outcome.is_none_or(|outcome| outcome.ending != Ending::Completed);
-    End { commit, failed, is_idle, is_cut_off, is_kept, item: open.item, spent }
+    End { commit, failed, is_idle, is_cut_off, item: open.item, spent }
 }
 
 /// Returns why an iteration failed, of whose agent this is known, with what went wrong after that.
@@ -441,7 +440,11 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 terms: terms.clone(),
                 phase: Phase::Working,
                 begun_at: record.at,
-                is_planned: was.as_ref().is_some_and(|was| was.is_planned),
+                // What is done is planned anew if there is more to do.
+                is_planned: was.as_ref().is_some_and(|was| {
+                    let is_more = was.terms.spec != terms.spec;
+                    was.is_planned && !(is_more && was.phase == Phase::Over(Why::Completed))
+                }),
                 n_iterations: 0,
                 n_failures: 0,
                 n_idle: 0,
@@ -449,6 +452,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 spent_in_all,
                 messages: was.as_ref().map(|was| was.messages.clone()).unwrap_or_default(),
                 last_message: was.as_ref().map_or(0, |was| was.last_message),
+                stops_now: false,
                 carried,
             });
         }
@@ -459,8 +463,14 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
             drive.n_idle = 0;
         }),
         Event::Paused => change(drive, |drive| drive.phase = Phase::Paused),
-        Event::WentOn => change(drive, |drive| drive.phase = Phase::Working),
-        Event::StopAsked { now: _ } => change(drive, |drive| drive.phase = Phase::Stopping),
+        Event::WentOn => change(drive, |drive| {
+            drive.phase = Phase::Working;
+            drive.stops_now = false;
+        }),
+        Event::StopAsked { now } => change(drive, |drive| {
+            drive.phase = Phase::Stopping;
+            drive.stops_now |= now;
+        }),
         Event::Over { why } => change(drive, |drive| drive.phase = Phase::Over(why.clone())),
     }
 }
@@ -489,8 +499,9 @@ impl Drive {
             // Whoever comes next is told again.
             self.messages = open.told.iter().chain(&self.messages).cloned().collect();
         }
+        // Of several workers each begins afresh: the next may be for something else.
         match (&open.base, &end.failed, &end.commit) {
-            (Some(base), Some(_), None) if !end.is_kept => {
+            (Some(base), Some(_), None) if self.terms.workers == 1 => {
                 self.carried.insert(open.worker, base.clone());
             }
             (Some(_) | None, _, _) => {

@@ -60,9 +60,6 @@ pub struct End {
     /// Its agent did not come to its end.
     #[serde(default)]
     pub is_cut_off: bool,
-    /// What it changed is not in its files any more, but kept elsewhere.
-    #[serde(default)]
-    pub is_kept: bool,
     /// The item that it was for.
     #[serde(default)]
     pub item: Option<ItemId>,

@@ -427,7 +427,7 @@ impl State {
                 let events = events.chain([Event::Agent(drafted)]);
                 Ok(events.chain([of_run(run::Event::Iteration(begun))]).collect())
             }
-            drive::Command::EndIteration { iteration, commit, problem, is_kept } => {
+            drive::Command::EndIteration { iteration, commit, problem } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(of_hub(drive::Refusal::HubOnly));
                 }
@@ -438,8 +438,7 @@ impl State {
                     return Err(of_hub(drive::Refusal::OutOfStep));
                 }
                 let agent = agent.map(|agent| &**agent);
-                let problem = problem.as_deref();
-                let end = drive::end(run, open, agent, commit.clone(), problem, *is_kept);
+                let end = drive::end(run, open, agent, commit.clone(), problem.as_deref());
                 let end = Arc::new(end);
                 let ended = iteration::Event::Ended { iteration: *iteration, end };
                 let done = open.touched.iter().copied().filter(|item| {

@@ -97,8 +97,8 @@ impl World {
     fn finish(&mut self, worker: u32, commit: Option<&str>) {
         let Next::Finish(open) = self.next(worker) else { panic!("{:?}", self.next(worker)) };
         let commit = commit.map(Into::into);
-        let (iteration, problem, is_kept) = (open.number, None, false);
-        self.drive("hub", Command::EndIteration { iteration, commit, problem, is_kept }).unwrap();
+        self.drive("hub", Command::EndIteration { iteration: open.number, commit, problem: None })
+            .unwrap();
     }
 
     /// Makes a plan of three items.
@@ -383,10 +383,10 @@ fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
     fail(&mut world);
     world.drive("eve", Command::Begin { terms: terms(2), resumes: true }).unwrap();
     assert!(!is_carried(&world));
+    // Of several each begins afresh.
     fail(&mut world);
-    assert!(is_carried(&world));
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
     assert!(!is_carried(&world));
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
     fail(&mut world);
     assert!(is_carried(&world));
     let elsewhere = Terms { directory: "/elsewhere".into(), ..terms(1) };
@@ -537,4 +537,21 @@ fn to_say_the_same_again_is_no_progress() {
         world.finish(0, None);
     }
     assert_eq!(world.next(0), Next::End(Why::Idle));
+}
+
+#[test]
+fn a_spec_that_has_grown_is_planned_anew() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    for item in ["TAS-1", "TAS-2", "TAS-3"] {
+        world.work(0, item);
+    }
+    world.given.by("eve", in_run(run::Command::Complete));
+    world.drive("hub", Command::End { why: Why::Completed }).unwrap();
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    assert_eq!(world.next(0), Next::End(Why::Completed));
+    world.drive("hub", Command::End { why: Why::Completed }).unwrap();
+    let more = Terms { spec: "Build it, and paint it.".into(), ..terms(1) };
+    world.drive("eve", Command::Begin { terms: more, resumes: true }).unwrap();
+    assert_eq!(world.next(0), Next::Begin { plans: true });
 }

@@ -27,6 +27,9 @@ const TRIES_MAX: u32 = 5;
 /// More files than that are no work of an iteration, but something that nobody has told git to ignore.
 const FILES_MAX: usize = 20_000;
 const TRAILER: &str = "Teamster-Iteration";
+const SEAL: &str = "Teamster-Seal";
+/// As much of a file as is looked through for the marks of a merge.
+const MARKED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The mode of an entry that is another repository.
 const REPOSITORY: &[u8] = b"160000";
 
@@ -35,10 +38,12 @@ const REPOSITORY: &[u8] = b"160000";
 pub(super) struct Tree {
     root: PathBuf,
     within: PathBuf,
-    /// The branch of a tree in which only agents work.
-    ours: Option<String>,
+    /// Only agents work in it.
+    is_ours: bool,
     /// Where its index is, if that is known.
     index: Option<PathBuf>,
+    /// Where its repository is, if that is known.
+    common: Option<PathBuf>,
 }
 
 /// Why git did not do it, in its own words.
@@ -69,8 +74,20 @@ impl GitError {
 pub(super) struct Message<'a> {
     pub(super) subject: &'a str,
     pub(super) body: &'a str,
-    /// `<run>#<iteration>`; no two commits have the same.
+    /// `<run>#<iteration>`, for people.
     pub(super) mark: &'a str,
+    /// By this it is found again. Nobody but the hub can know it before, so what agents write is never taken for it.
+    pub(super) seal: &'a str,
+}
+
+/// What an agent has left in a tree of ours.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) commit: String,
+    /// Files in which a merge has left its marks.
+    pub(super) unsettled: Vec<String>,
+    /// Repositories in it, which are not in the commit.
+    pub(super) left_out: Vec<String>,
 }
 
 /// What came of taking one tree's work over into another.
@@ -84,6 +101,8 @@ pub(super) enum Merged {
 /// What is to be committed.
 struct Changes {
     changes: Vec<Change>,
+    /// Repositories within, of which nobody has said where they come from.
+    left_out: Vec<String>,
     /// The tree with all of them, if that is how all files are.
     whole: Option<Arc<str>>,
 }
@@ -110,23 +129,32 @@ impl Tree {
         let is_gone = |error| odd(format!("{} cannot be found: {error}", directory.display()));
         let directory = std::fs::canonicalize(directory).map_err(is_gone)?;
         let (root, within) = (directory.clone(), PathBuf::new());
-        let here = Self { root, within, ours: None, index: None };
-        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-path", "index"];
-        let answer = match here.git_raw(None, &ask.map(OsStr::new)).await {
+        let here = Self { root, within, is_ours: false, index: None, common: None };
+        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"];
+        let ask: Vec<&str> = ask.into_iter().chain(["--git-path", "index"]).collect();
+        let ask: Vec<&OsStr> = ask.into_iter().map(OsStr::new).collect();
+        let answer = match here.git_raw(None, &ask).await {
             Ok(answer) => answer,
             Err(error) if directory.ancestors().any(has_repository) => return Err(error),
             Err(_) => return Ok(None),
         };
         let answer = answer.strip_suffix(b"\n").unwrap_or(&answer);
         let mut lines = answer.split(|byte| *byte == b'\n');
-        let (root, index) = match (lines.next(), lines.next(), lines.next()) {
-            (Some(root), Some(index), None) => (root.to_owned(), Some(bytes_os(index).into())),
+        let path = |line: &[u8]| -> Option<PathBuf> { Some(bytes_os(line).into()) };
+        let next = (lines.next(), lines.next(), lines.next(), lines.next());
+        let (root, common, index) = match next {
+            (Some(root), Some(common), Some(index), None) => {
+                (root.to_owned(), path(common), path(index))
+            }
             // There is a newline in one of the names.
             _ => {
-                let ask = ["rev-parse", "--show-toplevel"].map(OsStr::new);
-                let mut root = here.git_raw(None, &ask).await?;
-                root.truncate(root.len().saturating_sub(1));
-                (root, None)
+                let line = async |what: &str| {
+                    let ask = ["rev-parse", "--path-format=absolute", what].map(OsStr::new);
+                    let mut line = here.git_raw(None, &ask).await?;
+                    line.truncate(line.len().saturating_sub(1));
+                    Ok(line)
+                };
+                (line("--show-toplevel").await?, path(&line("--git-common-dir").await?), None)
             }
         };
         let root = PathBuf::from(bytes_os(&root));
@@ -137,7 +165,7 @@ impl Tree {
             )));
         };
         let within = within.to_owned();
-        Ok(Some(Self { root, within, ours: None, index }))
+        Ok(Some(Self { root, within, is_ours: false, index, common }))
     }
 
     /// Returns the directory that is meant, which may be inside of the tree.
@@ -189,31 +217,32 @@ impl Tree {
         base: &str,
         message: &Message<'_>,
     ) -> Result<Option<String>, GitError> {
-        self.commit_all(base, message, FILES_MAX).await
-    }
-
-    /// The same, if it is no more than so many files.
-    pub(super) async fn commit_all(
-        &self,
-        base: &str,
-        message: &Message<'_>,
-        files_max: usize,
-    ) -> Result<Option<String>, GitError> {
         let base = Base::of(base);
         let mut moved = None;
         for _ in 0..TRIES_MAX {
             let (head, branch) = self.position().await;
-            if let Some(known) = self.find_from(head.as_deref(), base.commit, message.mark).await? {
+            if let Some(known) = self.find_from(head.as_deref(), base.commit, message.seal).await? {
                 return Ok(Some(known));
+            }
+            let unsettled = match base.is_merging {
+                false => self.unsettled().await?,
+                true => Vec::new(),
+            };
+            if !unsettled.is_empty() {
+                let says = format!(
+                    "a merge is under way, with conflicts in {}; end it or `git merge --abort`, then resume",
+                    some_of(&unsettled)
+                );
+                return Err(GitError::new("commit", says));
             }
             let mine = self.changed_since(&base, head.as_deref()).await?;
             if mine.changes.is_empty() {
                 return Ok(None);
             }
-            if mine.changes.len() > files_max {
+            if mine.changes.len() > FILES_MAX {
                 return Err(too_many(&mine.changes));
             }
-            if let (Some(was), None, None) = (base.branch, branch, &self.ours) {
+            if let (Some(was), None) = (base.branch, branch) {
                 let was = was.trim_start_matches("refs/heads/");
                 let says = format!(
                     "HEAD was on {was} and is on no branch any more, perhaps in the middle of a rebase or bisect, so that \
@@ -221,10 +250,10 @@ impl Tree {
                 );
                 return Err(GitError::new("commit", says));
             }
-            let merged = match self.ours.is_some() || !base.is_merging {
-                true => self.merge_head().await,
+            let merged = match base.is_merging {
+                false => self.merge_head().await,
                 // What a person merges is theirs.
-                false => None,
+                true => None,
             };
             match self.commit_changes(head.as_deref(), merged, &mine, message).await {
                 Ok(commit) => return Ok(Some(commit)),
@@ -255,13 +284,17 @@ impl Tree {
         open.retain(|change| !dirty.contains(&change.path));
         let is_new_repository =
             |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
+        let mut left_out = Vec::new();
         if open.iter().any(is_new_repository) {
             // Without a word about where it comes from, nobody else could get it.
             let known = self.submodules(&now).await;
-            open.retain(|change| !is_new_repository(change) || known.contains(&change.path));
+            let is_left_out =
+                |change: &mut Change| is_new_repository(change) && !known.contains(&change.path);
+            let out = open.extract_if(.., is_left_out);
+            left_out = out.map(|one| String::from_utf8_lossy(&one.path).into_owned()).collect();
         }
         let whole = (open.len() == n_open).then_some(now);
-        Ok(Changes { changes: open, whole })
+        Ok(Changes { changes: open, left_out, whole })
     }
 
     /// Returns the paths of the submodules that a tree declares.
@@ -277,26 +310,20 @@ impl Tree {
         entries.filter_map(path).collect()
     }
 
-    /// Makes a commit on top of `head` with these changes.
-    async fn commit_changes(
+    /// Makes a commit that nothing leads to yet.
+    async fn commit_tree(
         &self,
-        head: Option<&str>,
-        merged: Option<String>,
-        mine: &Changes,
+        tree: &str,
+        parents: &[&str],
         message: &Message<'_>,
     ) -> Result<String, GitError> {
-        let info = index_info(&mine.changes);
-        let tree = match &mine.whole {
-            Some(whole) => whole.to_string(),
-            None => self.tree_with(head, &info).await?,
-        };
         let mut text = format!("{}\n\n", message.subject);
         if !message.body.trim().is_empty() {
             text.extend([message.body.trim(), "\n\n"]);
         }
-        text.extend([TRAILER, ": ", message.mark, "\n"]);
+        text.extend([SEAL, ": ", message.seal, "\n", TRAILER, ": ", message.mark, "\n"]);
         let mut args: Vec<&OsStr> = vec!["commit-tree".as_ref(), tree.as_ref()];
-        for parent in head.into_iter().chain(merged.as_deref()) {
+        for parent in parents {
             args.extend(["-p".as_ref(), OsStr::new(parent)]);
         }
         let commit = match self.git_fed(None, &args, text.clone().into_bytes()).await {
@@ -311,7 +338,24 @@ impl Tree {
                 self.git_fed(None, &args, text.into_bytes()).await?
             }
         };
-        let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+        Ok(String::from_utf8_lossy(&commit).trim().to_owned())
+    }
+
+    /// Makes a commit on top of `head` with these changes, and moves the branch to it.
+    async fn commit_changes(
+        &self,
+        head: Option<&str>,
+        merged: Option<String>,
+        mine: &Changes,
+        message: &Message<'_>,
+    ) -> Result<String, GitError> {
+        let info = index_info(&mine.changes);
+        let tree = match &mine.whole {
+            Some(whole) => whole.to_string(),
+            None => self.tree_with(head, &info).await?,
+        };
+        let parents: Vec<&str> = head.into_iter().chain(merged.as_deref()).collect();
+        let commit = self.commit_tree(&tree, &parents, message).await?;
         // The person's index first: a commit that is there is never looked after again.
         self.update_index(None, &info).await?;
         let old = head.map_or_else(|| "0".repeat(commit.len()), str::to_owned);
@@ -360,27 +404,102 @@ impl Tree {
     }
 
     /// Returns the commit of an iteration, if it was made after `base`.
-    pub(super) async fn find(&self, base: &str, mark: &str) -> Result<Option<String>, GitError> {
+    pub(super) async fn find(&self, base: &str, seal: &str) -> Result<Option<String>, GitError> {
         let head = self.head().await;
-        self.find_from(head.as_deref(), Base::of(base).commit, mark).await
+        self.find_from(head.as_deref(), Base::of(base).commit, seal).await
     }
 
     async fn find_from(
         &self,
         head: Option<&str>,
         base: Option<&str>,
-        mark: &str,
+        seal: &str,
     ) -> Result<Option<String>, GitError> {
         if head.is_none() || head == base {
             return Ok(None);
         }
-        // Another run may have had the same name long ago.
         let range = base.map_or_else(|| "HEAD".into(), |base| format!("{base}..HEAD"));
-        let format = format!("--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)");
-        let found = self.git(["log", &format, &range, "--"]).await?;
-        let found = found.lines().filter_map(|line| line.split_once(' '));
-        let found = found.into_iter().find(|(_, marks)| marks.split(' ').any(|one| one == mark));
-        Ok(found.map(|(hash, _)| hash.to_owned()))
+        let found = self.sealed(&["--no-show-signature", &range]).await?;
+        Ok(found
+            .into_iter()
+            .find(|(_, seals)| seals.split(' ').any(|one| one == seal))
+            .map(|of| of.0))
+    }
+
+    /// Returns commits with their seals.
+    async fn sealed(&self, which: &[&str]) -> Result<Vec<(String, String)>, GitError> {
+        let format = format!("--format=%H %(trailers:key={SEAL},valueonly,separator=%x20)");
+        let args = ["log", &format].into_iter().chain(which.iter().copied()).chain(["--"]);
+        let listed = self.git(args).await?;
+        let pairs = listed.lines().filter_map(|line| line.split_once(' '));
+        Ok(pairs.map(|(hash, seals)| (hash.to_owned(), seals.to_owned())).collect())
+    }
+
+    /// Returns the files in which a merge that is under way has left its marks.
+    async fn unsettled(&self) -> Result<Vec<String>, GitError> {
+        if self.merge_head().await.is_none() {
+            return Ok(Vec::new());
+        }
+        let args = ["diff", "--name-only", "--diff-filter=U", "-z"].map(OsStr::new);
+        let open = self.git_raw(None, &args).await?;
+        let open = open.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let marked = open.filter(|path| has_marks(&self.root.join(bytes_os(path))));
+        Ok(marked.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// Makes a commit of all that was changed in this tree, in which only agents work, since `base`. Whatever its agent did
+    /// with commits and branches, it follows that of `base`, and those of `kept` branches that it has merged. It is noted
+    /// under `name`, so that it is made once. None if nothing was changed.
+    pub(super) async fn gather(
+        &self,
+        base: &str,
+        message: &Message<'_>,
+        name: &str,
+        kept: &str,
+    ) -> Result<Option<Gathered>, GitError> {
+        let base = Base::of(base);
+        let unsettled = self.unsettled().await?;
+        if let Ok(found) = self.sealed(&["--no-walk", "--no-show-signature", name]).await
+            && let Some((commit, _)) = found.into_iter().find(|(_, seal)| seal == message.seal)
+        {
+            return Ok(Some(Gathered { commit, unsettled, left_out: Vec::new() }));
+        }
+        let Some(from) = base.commit else {
+            return Err(GitError::new("commit-tree", "it had no commit to begin with"));
+        };
+        let mine = self.changed_since(&base, Some(from)).await?;
+        let merged = self.merged(from, kept).await?;
+        if mine.changes.is_empty() && merged.is_empty() {
+            return Ok(None);
+        }
+        if mine.changes.len() > FILES_MAX {
+            return Err(too_many(&mine.changes));
+        }
+        let tree = match &mine.whole {
+            Some(whole) => whole.to_string(),
+            None => self.tree_with(Some(from), &index_info(&mine.changes)).await?,
+        };
+        let parents: Vec<&str> =
+            [from].into_iter().chain(merged.iter().map(String::as_str)).collect();
+        let commit = self.commit_tree(&tree, &parents, message).await?;
+        self.git(["update-ref", name, &commit]).await?;
+        Ok(Some(Gathered { commit, unsettled, left_out: mine.left_out }))
+    }
+
+    /// Returns the commits of branches below `kept` that were merged here since a commit.
+    async fn merged(&self, since: &str, kept: &str) -> Result<Vec<String>, GitError> {
+        let mut found = Vec::new();
+        let below = format!("refs/heads/{kept}/");
+        for at in ["HEAD", "MERGE_HEAD"] {
+            let (merged, not) = (format!("--merged={at}"), format!("--no-merged={since}"));
+            let args = ["for-each-ref", &merged, &not, "--format=%(objectname)", &below];
+            // Nothing may be being merged.
+            let listed = self.git(args).await.unwrap_or_default();
+            found.extend(listed.lines().map(str::to_owned));
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
     }
 
     /// Returns what is to be written down of how everything is before an iteration. The files have a name in the repository
@@ -389,18 +508,12 @@ impl Tree {
         let (head, branch) = self.position().await;
         let tree = self.snapshot().await?;
         self.git(["update-ref", anchor, &tree]).await?;
-        let merging = match self.ours.is_none() && self.merge_head_file().await?.exists() {
+        let merging = match !self.is_ours && self.merge_head_file().await?.exists() {
             true => "merging",
             false => "",
         };
         let (head, branch) = (head.unwrap_or_default(), branch.unwrap_or_default());
         Ok(format!("{head}:{tree}:{programs}:{branch}:{merging}").into())
-    }
-
-    /// Returns the base that a commit is.
-    pub(super) async fn committed(&self, commit: &str) -> Result<String, GitError> {
-        let tree = self.git(["rev-parse", &format!("{commit}^{{tree}}")]).await?;
-        Ok(format!("{commit}:{tree}"))
     }
 
     async fn merge_head_file(&self) -> Result<PathBuf, GitError> {
@@ -435,51 +548,106 @@ impl Tree {
 
     /// Brings another commit into this tree, which is clean; if that conflicts, the tree is as before.
     pub(super) async fn merge(&self, other: &str) -> Result<Merged, GitError> {
-        if self.merge_head().await.is_some() {
-            // One was cut off.
-            let _ = self.git(["merge", "--abort"]).await;
-        }
+        let flags =
+            ["--ff", "--no-edit", "--no-verify", "--no-autostash", "--no-verify-signatures"];
+        self.brought_in("merge", &flags, other).await
+    }
+
+    /// Makes the changes of one commit to this tree, which is clean; if that conflicts, the tree is as before.
+    pub(super) async fn pick(&self, commit: &str) -> Result<Merged, GitError> {
+        let parents = self.git(["rev-list", "--parents", "--max-count=1", commit]).await?;
+        let flags: &[&str] = match parents.split(' ').count() {
+            ..3 => &["--allow-empty", "--no-gpg-sign"],
+            _ => &["--allow-empty", "--no-gpg-sign", "--mainline=1"],
+        };
+        self.brought_in("cherry-pick", flags, commit).await
+    }
+
+    async fn brought_in(
+        &self,
+        verb: &str,
+        flags: &[&str],
+        commit: &str,
+    ) -> Result<Merged, GitError> {
         let mut args = self.identity().await;
-        args.extend(["merge", "--no-edit", "--no-verify", other].map(str::to_owned));
-        let merged = self.git(args.iter().map(String::as_str)).await;
-        let Err(error) = merged else { return Ok(Merged::Yes) };
+        let rest = [verb].into_iter().chain(flags.iter().copied()).chain([commit]);
+        args.extend(rest.map(str::to_owned));
+        let Err(error) = self.git(args.iter().map(String::as_str)).await else {
+            return Ok(Merged::Yes);
+        };
         let listed = self.git(["diff", "--name-only", "--diff-filter=U"]).await?;
         let files: Vec<String> = listed.lines().map(str::to_owned).collect();
-        let _ = self.git(["merge", "--abort"]).await;
+        let _ = self.git([verb, "--abort"]).await;
         if files.is_empty() { Err(error) } else { Ok(Merged::Conflicts(files)) }
     }
 
-    /// Moves this tree's branch ahead to a commit that follows it; local changes stay.
+    /// Moves this tree's branch ahead to a commit that follows it; local changes stay, and so do files that are ignored.
     pub(super) async fn fast_forward(&self, to: &str) -> Result<(), GitError> {
-        self.git(["merge", "--ff-only", "--no-verify", to]).await.map(drop)
+        let flags =
+            ["--no-verify", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures"];
+        let args = ["merge", "--ff-only"].into_iter().chain(flags).chain([to]);
+        self.git(args).await.map(drop)
+    }
+
+    /// Says whether what an iteration began with is still in a commit's history.
+    pub(super) async fn is_based_on(&self, commit: &str, base: Option<&str>) -> bool {
+        match base.and_then(|base| Base::of(base).commit) {
+            Some(from) => self.is_ancestor(from, commit).await,
+            None => true,
+        }
     }
 
     pub(super) async fn is_ancestor(&self, one: &str, of: &str) -> bool {
         self.git(["merge-base", "--is-ancestor", one, of]).await.is_ok()
     }
 
-    /// Makes a worktree of this repository on a branch, or takes the one that is there.
-    pub(super) async fn worktree(&self, path: &Path, branch: &str) -> Result<Self, GitError> {
-        let (root, within, ours) = (path.to_owned(), self.within.clone(), Some(branch.to_owned()));
-        let tree = Self { root, within, ours, index: None };
+    /// Makes a worktree of this repository on no branch, or takes the one that is there. Nobody is at work in it. What is
+    /// there and is none, or not one of this repository, is moved out of the way; where to is returned.
+    pub(super) async fn worktree(&self, path: &Path) -> Result<(Self, Option<PathBuf>), GitError> {
+        let (root, within) = (path.to_owned(), self.within.clone());
+        let tree = Self { root, within, is_ours: true, index: None, common: self.common.clone() };
         let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
-        if !path.join(".git").exists() {
+        let mut moved = None;
+        if path.exists() && !tree.is_of(self).await {
+            let aside = path.with_extension(format!("{:08x}", crate::secret::nonce() >> 96));
+            std::fs::rename(path, &aside).map_err(made)?;
+            moved = Some(aside);
+        }
+        if !path.exists() {
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(made)?;
             }
             self.git(["worktree", "prune"]).await?;
             let path = path.to_string_lossy();
-            self.git(["worktree", "add", "--force", "-B", branch, &path, "HEAD"]).await?;
+            self.git(["worktree", "add", "--force", "--detach", &path, "HEAD"]).await?;
         }
+        // Whoever held it has ended.
+        let _ = std::fs::remove_file(tree.index_file().await?.with_file_name("index.lock"));
         // What is not in the last commit is not there either.
         std::fs::create_dir_all(tree.directory()).map_err(made)?;
-        Ok(tree)
+        Ok((tree, moved))
+    }
+
+    /// Says whether this is a worktree of the same repository.
+    async fn is_of(&self, main: &Self) -> bool {
+        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"];
+        let (Ok(answer), Some(common)) = (self.git(ask).await, &main.common) else { return false };
+        let same = |one: &Path, other: &Path| matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other);
+        let Some((root, theirs)) = answer.split_once('\n') else { return false };
+        same(Path::new(root), &self.root) && same(Path::new(theirs), common)
     }
 
     /// Removes a worktree, unless there is something in it that is not committed. Its branch stays.
     pub(super) async fn remove_worktree(&self, path: &Path) -> Result<(), GitError> {
         let path = path.to_string_lossy();
         self.git(["worktree", "remove", &path]).await.map(drop)
+    }
+
+    /// Returns the branches below `prefix`.
+    pub(super) async fn branches(&self, prefix: &str) -> Result<Vec<String>, GitError> {
+        let below = format!("refs/heads/{prefix}/");
+        let listed = self.git(["for-each-ref", "--format=%(refname:short)", &below]).await?;
+        Ok(listed.lines().map(str::to_owned).collect())
     }
 
     /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.
@@ -503,34 +671,37 @@ impl Tree {
         (head != before && self.is_ancestor(before, &head).await).then_some(head)
     }
 
-    /// Gives a commit a name of its own, so that it is not lost.
-    pub(super) async fn keep(&self, branch: &str, commit: &str) -> Result<(), GitError> {
-        self.git(["branch", "--force", branch, commit]).await.map(drop)
+    /// Gives a commit a branch of its own, so that it is not lost, and returns its name. Another commit may have it already.
+    pub(super) async fn keep(&self, branch: &str, commit: &str) -> Result<String, GitError> {
+        let mut name = branch.to_owned();
+        for n in 2.. {
+            let at = format!("refs/heads/{name}");
+            let known = self.git(["rev-parse", "--verify", "--quiet", &at]).await.ok();
+            match known {
+                Some(known) if known == commit => break,
+                Some(_) => name = format!("{branch}-{n}"),
+                None => {
+                    self.git(["update-ref", &at, commit, &"0".repeat(commit.len())]).await?;
+                    break;
+                }
+            }
+        }
+        Ok(name)
     }
 
     /// Puts this tree, in which only agents work, to a commit. Its agent may have left it on a branch that is a person's,
     /// which stays as it is, or in the middle of something.
     pub(super) async fn reset_to(&self, commit: &str) -> Result<(), GitError> {
-        let Some(ours) = &self.ours else {
+        if !self.is_ours {
             return Err(GitError::new("checkout", "these files are a person's"));
-        };
-        self.git(["checkout", "-q", "--force", "-B", ours, commit]).await?;
+        }
+        self.git(["checkout", "-q", "--force", "--detach", commit]).await?;
         let git = self.index_file().await?;
         let is_under_way = |what: &str| git.with_file_name(what).exists();
         if is_under_way("rebase-merge") || is_under_way("rebase-apply") {
             self.git(["rebase", "--quit"]).await?;
         }
         self.git(["clean", "-qfd"]).await.map(drop)
-    }
-
-    /// Brings a tree of ours back to its own branch, with all that is in it.
-    pub(super) async fn return_to_branch(&self) -> Result<(), GitError> {
-        match (&self.ours, self.position().await.1) {
-            (Some(ours), on) if on.as_deref() != Some(&*format!("refs/heads/{ours}")) => {
-                self.git(["checkout", "-q", "-B", ours]).await.map(drop)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Says whether there is nothing in the files that is not committed.
@@ -617,8 +788,14 @@ impl Tree {
         args: &[&OsStr],
         input: &[u8],
     ) -> Result<Vec<u8>, GitError> {
-        let verb = args.iter().find(|arg| !arg.to_string_lossy().starts_with('-'));
-        let verb = verb.map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
+        // A setting comes in two words.
+        let mut words = args.iter().map(|arg| arg.to_string_lossy());
+        let mut verb = words.next().unwrap_or_default();
+        while verb.starts_with('-') {
+            let n_more = usize::from(verb == "-c");
+            verb = words.by_ref().nth(n_more).unwrap_or_default();
+        }
+        let verb = verb.into_owned();
         let failed = |says: String| GitError::new(&verb, says);
         let mut command = process::command("git", &self.root);
         // No hook of the repository, no program that it names, and nobody is asked anything.
@@ -714,6 +891,12 @@ impl<'a> Base<'a> {
     }
 }
 
+/// Returns what of a base says how the files were.
+pub(super) fn files_of(base: &str) -> &str {
+    let end = base.match_indices(':').nth(1).map_or(base.len(), |(at, _)| at);
+    base.get(..end).unwrap_or(base)
+}
+
 /// Returns why so much is not committed, with where most of it is.
 fn too_many(changes: &[Change]) -> GitError {
     let mut counts = std::collections::BTreeMap::<&[u8], usize>::new();
@@ -730,6 +913,27 @@ fn too_many(changes: &[Change]) -> GitError {
         String::from_utf8_lossy(most)
     );
     GitError::new("commit", says)
+}
+
+/// Names some of many files.
+pub(super) fn some_of(files: &[String]) -> String {
+    const NAMED: usize = 20;
+    let named = files.iter().take(NAMED).map(|file| file.chars().take(200).collect::<String>());
+    let mut named: Vec<String> = named.collect();
+    if files.len() > NAMED {
+        named.push(format!("and {} more", files.len() - NAMED));
+    }
+    named.join(", ")
+}
+
+/// Says whether a merge has left its marks in a file.
+fn has_marks(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MARKED_BYTES_MAX).read_to_end(&mut text));
+    let begins = |mark: &[u8]| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(mark));
+    read.is_ok() && begins(b"<<<<<<< ") && begins(b">>>>>>> ")
 }
 
 fn bytes_os(bytes: &[u8]) -> OsString {

@@ -9,11 +9,14 @@ use teamster_core::iteration::Open;
 use teamster_core::note::{self, NewNote};
 use teamster_core::{State, run};
 
+use tokio_util::sync::CancellationToken;
+
 use super::Course;
-use super::git::{GitError, Merged, Message, Tree};
+use super::git::{self, Gathered, GitError, Merged, Message, Tree};
 use super::hooks::{CommandLine, Hook, How};
 use crate::settings::Whole;
 
+const NO_COMMIT: &str = "there is no commit";
 /// How long a check may take.
 const CHECK_TIMEOUT: Whole<1, 3_600> = Whole::new(30 * 60);
 /// As much of what a check says as is kept, from its end.
@@ -27,81 +30,144 @@ impl Course<'_> {
         root.join(format!("worker-{worker}"))
     }
 
-    fn branch(&self, worker: u32) -> String {
-        format!("teamster/run-{}/worker-{worker}", self.name)
+    /// Returns what the names of branches begin with on which work is kept.
+    fn kept(&self) -> String {
+        format!("teamster/run-{}", self.name)
     }
 
     pub(super) async fn worktree_of(&self, main: &Tree, worker: u32) -> Result<Tree, GitError> {
-        main.worktree(&self.worktree_path(worker), &self.branch(worker)).await
-    }
-
-    /// Returns a worker's worktree, which is as the project is now, unless the worker goes on with something.
-    pub(super) async fn worktree(
-        &self,
-        main: &Tree,
-        drive: &Drive,
-        worker: u32,
-    ) -> Result<Tree, GitError> {
-        let tree = self.worktree_of(main, worker).await?;
-        if !drive.carried.contains_key(&worker)
-            && let Some(head) = main.head().await
-        {
-            self.rescue(main, &tree, worker).await?;
-            tree.reset_to(&head).await?;
+        let (tree, moved) = main.worktree(&self.worktree_path(worker)).await?;
+        if let Some(moved) = moved {
+            self.note(format!(
+                "The worktree of worker {} was broken, so it has a new one. What was in the old one is in {}.",
+                worker + 1,
+                moved.display()
+            ))
+            .await;
         }
         Ok(tree)
     }
 
-    /// Keeps what could not be committed in a worker's worktree when its iteration ended.
+    /// Returns a worker's worktree, which is as the project is now.
+    pub(super) async fn worktree(&self, main: &Tree, worker: u32) -> Result<Tree, GitError> {
+        let tree = self.worktree_of(main, worker).await?;
+        let head = main.head().await.ok_or_else(|| GitError::new("rev-parse", NO_COMMIT))?;
+        self.rescue(main, &tree, worker).await?;
+        tree.reset_to(&head).await?;
+        Ok(tree)
+    }
+
+    /// Keeps what is left in a worker's worktree because something went wrong when its iteration ended.
     async fn rescue(&self, main: &Tree, tree: &Tree, worker: u32) -> Result<(), GitError> {
         let state = self.shared.hub.state();
-        let mut ended = state.runs.get(self.name).iterations.ended().rev();
-        let last = ended.find(|ended| ended.open.worker == worker);
+        let run = state.runs.get(self.name);
+        let last = run.iterations.ended().rev().find(|ended| ended.open.worker == worker);
         let (Some(last), Some(at)) = (last, tree.head().await) else { return Ok(()) };
+        let Some(base) = &last.open.base else { return Ok(()) };
         if main.is_ancestor(&at, "HEAD").await && tree.is_clean().await? {
             return Ok(());
         }
-        let (base, open) = (tree.committed(&at).await?, &last.open);
-        let item = open.item.and_then(|item| state.runs.get(self.name).items.get(item));
-        if item.is_none_or(|item| item.status != Status::Completed) {
-            return self.put_aside(&state, main, tree, open, &base).await;
+        // Where it was done, nobody would do it again.
+        let item = last.open.item.and_then(|item| run.items.get(item));
+        let is_done = item.is_some_and(|item| item.status == Status::Completed);
+        let Some(left) = self.gathered(&state, tree, &last.open, base).await? else {
+            return Ok(());
+        };
+        match is_done {
+            true => {
+                let why = "could not be taken over when its iteration ended";
+                self.left_over(main, tree, &last.open, &left.commit, why).await.map(drop)
+            }
+            false => self.put_aside(main, tree, &last.open, &left.commit).await,
         }
-        // Nobody would do it again.
-        let Some(left) = self.leave(&state, main, tree, open, &base).await? else { return Ok(()) };
-        let why = "could not be committed when its iteration ended";
-        self.left_over(main, tree, open, &left, why).await.map(drop)
     }
 
-    /// Takes over what a worker has committed in its worktree. Returns the commit by which it came into the project.
+    /// Makes a commit of what an iteration has left in its worktree.
+    pub(super) async fn gathered(
+        &self,
+        state: &State,
+        tree: &Tree,
+        open: &Open,
+        base: &str,
+    ) -> Result<Option<Gathered>, GitError> {
+        let (subject, body) = self.words(state, open);
+        let (mark, seal) = (self.mark(open), self.seal(open, base));
+        let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
+        let name = self.anchor(&format!("work-{}", open.worker));
+        let gathered = tree.gather(base, &message, &name, &self.kept()).await?;
+        let left_out = gathered.as_ref().map(|gathered| &gathered.left_out);
+        if let Some(left_out) = left_out.filter(|left_out| !left_out.is_empty()) {
+            self.note(format!(
+                "Iteration {} has made a repository of its own in {}, which is not committed; it is in {}.",
+                open.number,
+                git::some_of(left_out),
+                tree.directory().display()
+            ))
+            .await;
+        }
+        Ok(gathered)
+    }
+
+    /// Takes over what a worker has done in its worktree. Whatever goes wrong, the work is kept.
     pub(super) async fn take_over(
         &self,
         main: &Tree,
         tree: &Tree,
         drive: &Drive,
         open: &Open,
+        work: &Gathered,
+    ) -> Result<Came, GitError> {
+        if !work.unsettled.is_empty() {
+            let why = format!("has the marks of conflicts in {}", git::some_of(&work.unsettled));
+            return self.left_over(main, tree, open, &work.commit, &why).await;
+        }
+        let _one_at_a_time = self.merges.lock().await;
+        match self.merged(main, tree, drive, open, &work.commit).await {
+            Ok(came) => Ok(came),
+            Err(error) if self.shared.stop.is_cancelled() => Err(error),
+            Err(error) => {
+                let why = format!("could not be taken over ({error})");
+                self.left_over(main, tree, open, &work.commit, &why).await
+            }
+        }
+    }
+
+    async fn merged(
+        &self,
+        main: &Tree,
+        tree: &Tree,
+        drive: &Drive,
+        open: &Open,
         commit: &str,
-    ) -> Result<Option<String>, GitError> {
-        // What its agent switched to may be a person's branch.
-        tree.return_to_branch().await?;
+    ) -> Result<Came, GitError> {
         for _ in 0..TRIES_MAX {
-            let Some(head) = main.head().await else { return Ok(None) };
-            if !tree.is_ancestor(&head, "HEAD").await
-                && let Merged::Conflicts(files) = tree.merge(&head).await?
-            {
-                let files = files.join(", ");
+            let head = main.head().await.ok_or_else(|| GitError::new("rev-parse", NO_COMMIT))?;
+            let merged = if main.is_based_on(&head, open.base.as_deref()).await {
+                tree.reset_to(commit).await?;
+                tree.merge(&head).await?
+            } else {
+                // The person has taken back what it is based on, or is on another branch: only what was done here is wanted.
+                tree.reset_to(&head).await?;
+                tree.pick(commit).await?
+            };
+            if let Merged::Conflicts(files) = merged {
+                let files = git::some_of(&files);
                 let why = format!("conflicts with what others did meanwhile in {files}");
                 return self.left_over(main, tree, open, commit, &why).await;
             }
+            let merged = tree.head().await.ok_or_else(|| GitError::new("rev-parse", NO_COMMIT))?;
             match self.check(tree, drive).await {
                 Checked::Passed => {}
                 Checked::Failed(says) => {
                     return self.left_over(main, tree, open, commit, &says).await;
                 }
-                Checked::CutOff => return Err(GitError::new("merge", "the hub ended meanwhile")),
+                Checked::CutOff => {
+                    let says = "was not checked to the end, because the run was stopped";
+                    return Err(GitError::new("merge", says));
+                }
             }
-            let Some(merged) = tree.head().await else { return Ok(None) };
             match main.fast_forward(&merged).await {
-                Ok(()) => return Ok(Some(merged)),
+                Ok(()) => return Ok(Came::Commit(merged)),
                 // Somebody has committed something meanwhile.
                 Err(_) if main.head().await.as_deref() != Some(&*head) => {}
                 // The person's own changes are in the way, about which no agent can do anything.
@@ -124,63 +190,40 @@ impl Course<'_> {
     ) -> Result<(), GitError> {
         let main = self.main_tree(drive).await?;
         let tree = self.worktree_of(&main, open.worker).await?;
-        self.put_aside(state, &main, &tree, open, base).await
+        match self.gathered(state, &tree, open, base).await? {
+            Some(left) => self.put_aside(&main, &tree, open, &left.commit).await,
+            None => Ok(()),
+        }
     }
 
     async fn put_aside(
         &self,
-        state: &State,
         main: &Tree,
         tree: &Tree,
         open: &Open,
-        base: &str,
+        commit: &str,
     ) -> Result<(), GitError> {
-        let Some(left) = self.leave(state, main, tree, open, base).await? else { return Ok(()) };
-        let (branch, about) = self.keep(main, open, &left).await?;
-        let content = format!(
+        let (branch, about) = self.keep(main, open, commit, "cut-off").await?;
+        self.note(format!(
             "Iteration {}{about} was cut off. What it had done by then is on the branch {branch}; look at it \
              (`git diff HEAD...{branch}`) before you do the same.",
             open.number
-        );
-        let note = NewNote { content, kind: note::Kind::Tip };
-        self.submit(run::Command::Note(note::Command::Add(vec![note]))).await;
+        ))
+        .await;
+        self.reset(main, tree).await
+    }
+
+    async fn reset(&self, main: &Tree, tree: &Tree) -> Result<(), GitError> {
         match main.head().await {
             Some(head) => tree.reset_to(&head).await,
             None => Ok(()),
         }
     }
 
-    /// Commits what is left in a worktree, however much it is.
-    async fn leave(
-        &self,
-        state: &State,
-        main: &Tree,
-        tree: &Tree,
-        open: &Open,
-        base: &str,
-    ) -> Result<Option<String>, GitError> {
-        let (_, body) = self.words(state, open);
-        let subject = format!("left by iteration {} of {}", open.number, self.name);
-        let mark = format!("{}#{}", self.name, open.number);
-        let message = Message { subject: &subject, body: &body, mark: &mark };
-        let made = tree.commit_all(base, &message, usize::MAX).await?;
-        Ok(self.not_in(main, tree, made).await)
-    }
-
-    /// Returns the newest commit of a worktree that is not in the project, of which agents may have made some.
-    pub(super) async fn not_in(
-        &self,
-        main: &Tree,
-        tree: &Tree,
-        made: Option<String>,
-    ) -> Option<String> {
-        match made {
-            Some(made) => Some(made),
-            None => {
-                let head = tree.head().await?;
-                (!main.is_ancestor(&head, "HEAD").await).then_some(head)
-            }
-        }
+    /// Tells those who come after.
+    pub(super) async fn note(&self, content: String) {
+        let note = NewNote { content, kind: note::Kind::Tip };
+        self.submit(run::Command::Note(note::Command::Add(vec![note]))).await;
     }
 
     /// Keeps work that could not be taken over on a branch, and makes an item of it.
@@ -191,18 +234,16 @@ impl Course<'_> {
         open: &Open,
         commit: &str,
         why: &str,
-    ) -> Result<Option<String>, GitError> {
-        let (branch, about) = self.keep(main, open, commit).await?;
+    ) -> Result<Came, GitError> {
+        let (branch, about) = self.keep(main, open, commit, "iteration").await?;
         let content = format!(
             "Bring in the work of iteration {}{about}: it is on the branch {branch} and {why}. Merge that branch \
              (`git merge {branch}`), put right what is in the way, check it, and leave the result in the files.",
             open.number
         );
         self.add(open, content, None).await;
-        if let Some(head) = main.head().await {
-            tree.reset_to(&head).await?;
-        }
-        Ok(None)
+        self.reset(main, tree).await?;
+        Ok(Came::LeftOver(format!("its work is on the branch {branch} and {why}")))
     }
 
     /// The same for work that only a person can let in.
@@ -213,8 +254,8 @@ impl Course<'_> {
         open: &Open,
         commit: &str,
         why: &GitError,
-    ) -> Result<Option<String>, GitError> {
-        let (branch, about) = self.keep(main, open, commit).await?;
+    ) -> Result<Came, GitError> {
+        let (branch, about) = self.keep(main, open, commit, "iteration").await?;
         let content = format!(
             "For the person: the work of iteration {}{about} waits on the branch {branch}, because it could not be taken over \
              into {}: {why}. Put your own changes aside or commit them, then `git merge {branch}`.",
@@ -222,10 +263,8 @@ impl Course<'_> {
             main.root().display()
         );
         self.add(open, content, Some(Status::Blocked)).await;
-        if let Some(head) = main.head().await {
-            tree.reset_to(&head).await?;
-        }
-        Ok(None)
+        self.reset(main, tree).await?;
+        Ok(Came::LeftOver(format!("its work waits for you on the branch {branch}: {why}")))
     }
 
     /// Gives work that is not taken over a branch of its own. Returns its name, and what it is about.
@@ -234,9 +273,10 @@ impl Course<'_> {
         main: &Tree,
         open: &Open,
         commit: &str,
+        what: &str,
     ) -> Result<(String, String), GitError> {
-        let branch = format!("teamster/run-{}/iteration-{}", self.name, open.number);
-        main.keep(&branch, commit).await?;
+        let branch = format!("{}/{what}-{}", self.kept(), open.number);
+        let branch = main.keep(&branch, commit).await?;
         Ok((branch, open.item.map(|item| format!(" ({item})")).unwrap_or_default()))
     }
 
@@ -259,9 +299,13 @@ impl Course<'_> {
     async fn check(&self, tree: &Tree, drive: &Drive) -> Checked {
         let words = drive.terms.check.iter().map(ToString::to_string).collect();
         let Some(command) = CommandLine::of(words) else { return Checked::Passed };
-        let (starter, stop) = (&self.shared.starter, &self.shared.stop);
         let hook = Hook { command, timeout_s: CHECK_TIMEOUT, pipe_output: false };
-        let (how, said) = starter.check(&hook, self.name.as_str(), &tree.directory(), stop).await;
+        let (starter, directory) = (&self.shared.starter, tree.directory());
+        let check = |stop: CancellationToken| {
+            let (hook, directory) = (&hook, &directory);
+            async move { starter.check(hook, self.name.as_str(), directory, &stop).await }
+        };
+        let (how, said) = self.unless_stopped(check).await;
         let shown = drive.terms.check.join(" ");
         Checked::Failed(match how {
             How::Ok => return Checked::Passed,
@@ -281,30 +325,24 @@ impl Course<'_> {
         })
     }
 
-    /// Removes what a run that is over has in its repository. A worktree in which something is left stays.
-    pub(super) async fn clear_up(&self, drive: &Drive) {
+    /// Removes what a run that is over has in its repository, and returns the branches with work that nobody has brought in.
+    /// A worktree in which something is left stays.
+    pub(super) async fn clear_up(&self, drive: &Drive) -> Vec<String> {
         let state = self.shared.hub.state();
         let mut ended = state.runs.get(self.name).iterations.ended();
         if !drive.terms.commits || !ended.any(|ended| ended.open.base.is_some()) {
-            return;
+            return Vec::new();
         }
         let main = match self.main_tree(drive).await {
             Ok(main) => main,
             Err(error) => {
                 tracing::warn!(run = self.name.as_str(), %error, "the repository is left as it is");
-                return;
+                return Vec::new();
             }
         };
         // There may have been more at another time.
         let over = (0..WORKERS_MAX).filter(|worker| !drive.carried.contains_key(worker));
-        let anchors: Vec<String> = over.clone().map(|worker| self.anchor(worker)).collect();
-        if let Err(error) = main.forget(&anchors).await {
-            tracing::warn!(run = self.name.as_str(), %error, "a name of old files stays");
-        }
-        if drive.terms.workers == 1 {
-            return;
-        }
-        for worker in over {
+        for worker in over.clone() {
             let path = self.worktree_path(worker);
             if !path.exists() {
                 continue;
@@ -318,11 +356,38 @@ impl Course<'_> {
                 tracing::warn!(run = self.name.as_str(), %error, "a worktree stays");
             }
         }
-        // Nor is a branch needed whose work somebody has brought in.
-        if let Err(error) = main.forget_merged(&format!("teamster/run-{}", self.name)).await {
-            tracing::warn!(run = self.name.as_str(), %error, "a branch stays");
+        if let Some(above) = self.worktree_path(0).parent() {
+            // If nothing is left in it.
+            let _ = std::fs::remove_dir(above);
         }
+        let anchors: Vec<String> = over
+            .flat_map(|worker| [format!("worker-{worker}"), format!("work-{worker}")])
+            .map(|what| self.anchor(&what))
+            .collect();
+        if let Err(error) = main.forget(&anchors).await {
+            tracing::warn!(run = self.name.as_str(), %error, "a name of old files stays");
+        }
+        // Nor is a branch needed whose work somebody has brought in.
+        let left = async {
+            main.forget_merged(&self.kept()).await?;
+            main.branches(&self.kept()).await
+        };
+        let left = left.await.unwrap_or_else(|error| {
+            tracing::warn!(run = self.name.as_str(), %error, "branches stay");
+            Vec::new()
+        });
+        let is_work = |branch: &String| branch.contains("/iteration-");
+        left.into_iter().filter(is_work).collect()
     }
+}
+
+/// What came of an iteration's work.
+pub(super) enum Came {
+    Nothing,
+    /// This commit is in the project.
+    Commit(String),
+    /// It is kept elsewhere.
+    LeftOver(String),
 }
 
 /// What came of a check.

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
+use sha2::{Digest as _, Sha256};
 use teamster_core::drive::{self, Drive, Next, Terms};
 use teamster_core::item::{Item, Status};
 use teamster_core::iteration::Open;
@@ -24,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use self::git::{Message, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
+use self::merging::Came;
 use crate::agents::{self, Configured};
 use crate::config::DataFiles;
 use crate::hub::Handle;
@@ -33,6 +36,8 @@ use crate::tasks;
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// After an iteration that failed, the next waits at least so long, twice as long after each more.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// So often it is tried to look at the files before an iteration.
+const PREPARES_MAX: u32 = 4;
 /// As much of a summary as is a commit's first line.
 const SUBJECT_CHARS_MAX: usize = 72;
 
@@ -48,6 +53,8 @@ struct Shared {
     data: DataFiles,
     configured: Arc<Configured>,
     starter: Starter,
+    /// What commits are sealed with.
+    key: Vec<u8>,
     stop: CancellationToken,
 }
 
@@ -78,7 +85,9 @@ impl Work {
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
         let Setup { hub, data, configured } = setup;
         let starter = Starter::new(&data)?;
-        let shared = Shared { hub, data, configured, starter, stop: CancellationToken::new() };
+        let key = std::fs::read(data.seal_key()).context("there is no key to seal with")?;
+        let stop = CancellationToken::new();
+        let shared = Shared { hub, data, configured, starter, key, stop };
         let (under_way, tracker) = (Arc::default(), TaskTracker::new());
         Ok(Self { shared: Arc::new(shared), under_way, tracker })
     }
@@ -165,13 +174,16 @@ struct Course<'a> {
     name: &'a RunName,
     /// Work is taken over by one worker at a time.
     merges: tokio::sync::Mutex<()>,
+    /// Iterations are begun by one at a time.
+    begins: tokio::sync::Mutex<()>,
     /// What hooks said since the last iteration began, for the next.
     said: Mutex<Vec<String>>,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
-        Self { shared, name, merges: tokio::sync::Mutex::default(), said: Mutex::default() }
+        let (merges, begins) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        Self { shared, name, merges, begins, said: Mutex::default() }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -189,6 +201,7 @@ impl<'a> Course<'a> {
         if self.shared.stop.is_cancelled() {
             return;
         }
+        // One of several may have ended after the run was over.
         if drive.terms.workers > 1
             && let Some(drive) = self.drive(&self.shared.hub.state())
         {
@@ -209,18 +222,27 @@ impl<'a> Course<'a> {
                         drive::Why::Completed
                     }
                     Err(problem) => {
-                        let says = format!("it is done, but not all is committed: {problem}");
-                        drive::Why::Failed { says: says.into() }
+                        let says = format!("not all of it is committed: {problem}");
+                        drive::Why::Leftovers { says: says.into() }
                     }
                 }
             }
             (why, _) => why,
         };
-        if state.runs.get(self.name).iterations.open().next().is_none() {
-            self.clear_up(&drive).await;
-        }
+        let left = match state.runs.get(self.name).iterations.open().next() {
+            None => self.clear_up(&drive).await,
+            Some(_) => Vec::new(),
+        };
+        let why = match (why, left.is_empty()) {
+            (drive::Why::Completed, false) => {
+                let says = format!("work that is not on your branch is on {}", git::some_of(&left));
+                drive::Why::Leftovers { says: says.into() }
+            }
+            (why, _) => why,
+        };
         let is_complete = self.shared.hub.state().runs.get(self.name).completed_at.is_some();
-        if why == drive::Why::Completed && !is_complete {
+        let is_done = matches!(why, drive::Why::Completed | drive::Why::Leftovers { .. });
+        if is_done && !is_complete {
             // Something was left that has to be brought in.
             return;
         }
@@ -254,13 +276,39 @@ impl<'a> Course<'a> {
         }
         let values =
             Values { run: self.name.to_string(), spec: PathBuf::from(&*terms.file), ..values };
-        let (starter, stop) = (&self.shared.starter, &self.shared.stop);
-        let outcome = hooks.run(event, &values, directory, starter, stop).await;
+        let run = |stop: CancellationToken| {
+            let (hooks, values, starter) = (&hooks, &values, &self.shared.starter);
+            async move { hooks.run(event, values, directory, starter, &stop).await }
+        };
+        let outcome = match event {
+            // Also of a run that was stopped at once.
+            Event::SessionEnd => run(self.shared.stop.clone()).await,
+            _ => self.unless_stopped(run).await,
+        };
         for failure in outcome.failures() {
             tracing::warn!(run = self.name.as_str(), "{failure}");
         }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend(outcome.text_for_prompt());
+    }
+
+    /// Does something that is cut short when the hub ends, or when a person has the run stopped at once.
+    async fn unless_stopped<T, F: Future<Output = T>>(
+        &self,
+        work: impl FnOnce(CancellationToken) -> F,
+    ) -> T {
+        let stop = self.shared.stop.child_token();
+        let mut work = std::pin::pin!(work(stop.clone()));
+        let watch = self.shared.hub.watch(&Topic::Run(self.name.clone()));
+        let is_cut = |state: &State| {
+            let drive = state.runs.get(self.name).drive.as_ref();
+            drive.is_some_and(|drive| drive.stops_now && !drive.is_over()).then_some(())
+        };
+        tokio::select! {
+            done = &mut work => return done,
+            () = watch.until(&self.shared.hub, is_cut) => stop.cancel(),
+        }
+        work.await
     }
 
     /// Does what one worker is to do, step by step.
@@ -301,24 +349,25 @@ impl<'a> Course<'a> {
     }
 
     /// Has something recorded; tries until the log can be written. What comes too late is left out.
-    async fn tell(&self, command: drive::Command) {
-        self.submit(run::Command::Drive(command)).await;
+    async fn tell(&self, command: drive::Command) -> bool {
+        self.submit(run::Command::Drive(command)).await
     }
 
-    async fn submit(&self, what: run::Command) {
+    /// Says whether it was in time.
+    async fn submit(&self, what: run::Command) -> bool {
         let command = Command::Run { run: self.name.clone(), what };
         loop {
             match self.shared.hub.submit(Caller::hub(), command.clone(), None).await {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(Failure::Refused(refusal)) => {
                     tracing::debug!(run = self.name.as_str(), %refusal, "too late");
-                    return;
+                    return false;
                 }
                 Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
                     tracing::warn!(run = self.name.as_str(), why, "could not be recorded");
                     tokio::select! {
                         () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
-                        () = self.shared.stop.cancelled() => return,
+                        () = self.shared.stop.cancelled() => return false,
                     }
                 }
             }
@@ -333,16 +382,16 @@ impl<'a> Course<'a> {
         if n_failures > 0 && !self.waited(n_failures).await {
             return;
         }
-        let main = Path::new(&*drive.terms.directory);
-        let tree = if drive.terms.commits { Tree::at(main).await } else { Ok(None) };
-        let prepared = match tree {
-            Ok(Some(tree)) => self.prepare(&tree, &drive, worker).await,
-            Ok(None) if drive.terms.commits && self.known_base(&drive).is_some() => {
-                Err(git::GitError::gone(main))
+        let mut prepared = self.prepared(&drive, worker).await;
+        for n_tries in 1..PREPARES_MAX {
+            if prepared.is_ok() {
+                break;
             }
-            Ok(None) => Ok((main.to_owned(), None)),
-            Err(error) => Err(error),
-        };
+            if !self.waited(n_tries).await {
+                return;
+            }
+            prepared = self.prepared(&drive, worker).await;
+        }
         let (directory, base) = match prepared {
             Ok(prepared) => prepared,
             Err(problem) => {
@@ -350,16 +399,38 @@ impl<'a> Course<'a> {
                 return self.end(drive::Why::Failed { says }).await;
             }
         };
+        // One after the other, so that hooks know its number.
+        let _one_at_a_time = self.begins.lock().await;
         if !plans {
             let number = hub.state().runs.get(self.name).iterations.current();
             let values = Values { iteration: Some(number.into()), ..Values::default() };
             self.hook(Event::PreIteration, &drive.terms, values).await;
         }
         let directory = directory.to_string_lossy().as_ref().into();
-        let said = std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner));
-        let hooks = said.join("\n\n");
+        let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = std::mem::take(&mut *said());
+        let hooks = told.join("\n\n");
         let begin = drive::Command::BeginIteration { worker, plans, base, directory, hooks };
-        self.tell(begin).await;
+        if !self.tell(begin).await {
+            // Whoever comes next is told.
+            said().splice(0..0, told);
+        }
+    }
+
+    /// Returns where a worker works, and how the files are there before it does, if they are to be committed.
+    async fn prepared(
+        &self,
+        drive: &Drive,
+        worker: u32,
+    ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
+        let main = Path::new(&*drive.terms.directory);
+        match if drive.terms.commits { Tree::at(main).await? } else { None } {
+            Some(tree) => self.prepare(&tree, drive, worker).await,
+            None if drive.terms.commits && self.known_base(drive).is_some() => {
+                Err(git::GitError::gone(main))
+            }
+            None => Ok((main.to_owned(), None)),
+        }
     }
 
     /// Waits a while after a failure. Says whether nothing has happened meanwhile.
@@ -387,24 +458,42 @@ impl<'a> Course<'a> {
             1 => main.clone(),
             _ => {
                 let _one_at_a_time = agents::ONE_WORKTREE_AT_A_TIME.lock().await;
-                self.worktree(main, drive, worker).await?
+                self.worktree(main, worker).await?
             }
         };
-        let last = self.shared.hub.state().runs.get(self.name).iterations.current().max(1) - 1;
-        let mark = format!("{}#{last}", self.name);
-        let base = match drive.carried.get(&worker) {
+        let state = self.shared.hub.state();
+        let last = state.runs.get(self.name).iterations.ended().next_back();
+        let base = match (drive.carried.get(&worker), last) {
             // Unless it was committed when the run was over.
-            Some(carried) if tree.find(carried, &mark).await?.is_none() => {
+            (Some(carried), Some(last))
+                if tree.find(carried, &self.seal(&last.open, carried)).await?.is_none() =>
+            {
                 programs.renewed(carried)
             }
-            Some(_) | None => tree.base(&self.anchor(worker), &programs.digest).await?,
+            _ => tree.base(&self.anchor(&format!("worker-{worker}")), &programs.digest).await?,
         };
         Ok((tree.directory(), Some(base)))
     }
 
-    /// Returns the name under which a repository keeps how the files were before an iteration.
-    fn anchor(&self, worker: u32) -> String {
-        format!("refs/teamster/run-{}/worker-{worker}", self.name)
+    /// Returns the name under which a repository keeps something for the run.
+    fn anchor(&self, what: &str) -> String {
+        format!("refs/teamster/run-{}/{what}", self.name)
+    }
+
+    /// Returns what people know the commit of an iteration by.
+    fn mark(&self, open: &Open) -> String {
+        format!("{}#{}", self.name, open.number)
+    }
+
+    /// Returns what the hub knows the commit of an iteration by.
+    fn seal(&self, open: &Open, base: &str) -> String {
+        let mut hash = Sha256::new();
+        hash.update(&self.shared.key);
+        for part in [&*self.mark(open), git::files_of(base)] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Returns how everything was before one of the iterations since a person had the run begin or go on.
@@ -441,33 +530,35 @@ impl<'a> Course<'a> {
         let completed = agent
             .and_then(|agent| agent.outcome.as_ref())
             .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
-        let committed = match &open.base {
+        let came = match &open.base {
             // What was finished stays so, whatever became of its agent after that.
             Some(base) if completed || finishes(state.runs.get(self.name), open) => {
                 self.commit(&state, &drive, open, base).await
             }
             Some(base) if drive.terms.workers > 1 => {
-                self.set_aside(&state, &drive, open, base).await.map(|()| None)
+                self.set_aside(&state, &drive, open, base).await.map(|()| Came::Nothing)
             }
-            Some(_) | None => Ok(None),
+            Some(_) | None => Ok(Came::Nothing),
         };
         if self.shared.stop.is_cancelled() {
             // It may have been cut short, and is done again when the hub starts again.
             return;
         }
-        self.hooks_after(&state, &drive, open, completed, &committed).await;
-        if self.shared.stop.is_cancelled() {
-            return;
-        }
-        let (commit, problem) = match committed {
-            Ok(commit) => (commit.map(Into::into), None),
+        let (commit, problem) = match came {
+            Ok(Came::Nothing) => (None, None),
+            Ok(Came::Commit(commit)) => (Some(commit), None),
+            Ok(Came::LeftOver(why)) => (None, Some(why)),
             Err(problem) => {
                 (None, Some(format!("what it changed could not be committed: {problem}")))
             }
         };
-        let iteration = open.number;
-        let is_kept = drive.terms.workers > 1 && problem.is_none();
-        self.tell(drive::Command::EndIteration { iteration, commit, problem, is_kept }).await;
+        self.hooks_after(&state, &drive, open, completed, commit.as_deref(), problem.as_deref())
+            .await;
+        if self.shared.stop.is_cancelled() {
+            return;
+        }
+        let (iteration, commit) = (open.number, commit.map(Into::into));
+        self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
     }
 
     /// Runs the hooks that come after an iteration's agent.
@@ -477,13 +568,13 @@ impl<'a> Course<'a> {
         drive: &Drive,
         open: &Open,
         completed: bool,
-        committed: &Result<Option<String>, git::GitError>,
+        commit: Option<&str>,
+        problem: Option<&str>,
     ) {
-        if open.plans && completed && committed.is_ok() {
+        if open.plans && completed && problem.is_none() {
             return;
         }
         let iteration = Some(open.number.into());
-        let commit = committed.as_ref().ok().and_then(|commit| commit.as_deref());
         let values = || Values {
             iteration,
             commit: commit.unwrap_or_default().to_owned(),
@@ -495,12 +586,12 @@ impl<'a> Course<'a> {
             let values = Values { item_id: id, item_content: item.content.to_string(), ..values() };
             self.hook(Event::OnItemComplete, &drive.terms, values).await;
         }
-        let error = match committed {
-            Ok(_) if completed => {
+        let error = match problem {
+            None if completed => {
                 return self.hook(Event::PostIteration, &drive.terms, values()).await;
             }
-            Err(problem) => problem.to_string(),
-            Ok(_) => {
+            Some(problem) => problem.to_owned(),
+            None => {
                 let agent = state.agents.get(open.agent.as_str());
                 let outcome = agent.and_then(|agent| agent.outcome.as_ref());
                 outcome.map(|outcome| outcome.summary.to_string()).unwrap_or_default()
@@ -517,27 +608,28 @@ impl<'a> Course<'a> {
         drive: &Drive,
         open: &Open,
         base: &str,
-    ) -> Result<Option<String>, git::GitError> {
+    ) -> Result<Came, git::GitError> {
         let main = self.main_tree(drive).await?;
-        let mark = format!("{}#{}", self.name, open.number);
-        let (subject, body) = self.words(state, open);
-        let message = Message { subject: &subject, body: &body, mark: &mark };
+        let seal = self.seal(open, base);
         if drive.terms.workers == 1 {
-            let commit = main.commit(base, &message).await?;
+            let (subject, body) = self.words(state, open);
+            let mark = self.mark(open);
+            let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
             // Its agent may have committed all of it itself.
-            return Ok(match commit {
+            let commit = match main.commit(base, &message).await? {
                 Some(commit) => Some(commit),
                 None => main.moved_since(base).await,
-            });
+            };
+            return Ok(commit.map_or(Came::Nothing, Came::Commit));
         }
-        if let Some(known) = main.find(base, &mark).await? {
-            return Ok(Some(known));
+        if let Some(known) = main.find(base, &seal).await? {
+            return Ok(Came::Commit(known));
         }
         let tree = self.worktree_of(&main, open.worker).await?;
-        let made = tree.commit(base, &message).await?;
-        let Some(commit) = self.not_in(&main, &tree, made).await else { return Ok(None) };
-        let _one_at_a_time = self.merges.lock().await;
-        self.take_over(&main, &tree, drive, open, &commit).await
+        match self.gathered(state, &tree, open, base).await? {
+            Some(work) => self.take_over(&main, &tree, drive, open, &work).await,
+            None => Ok(Came::Nothing),
+        }
     }
 
     /// Returns the first line and the rest of a commit's message.

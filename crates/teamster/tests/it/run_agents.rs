@@ -9,9 +9,9 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::driven::{CUT_OFF, Driven, story};
-use crate::work::git;
 use crate::run_workers::{assert_numbered, last_view};
 use crate::scripted_model::{Script, ScriptedModel, Step};
+use crate::work::git;
 
 const SPEC: &str = "# Two things\n\nMake a file for each of one and two.\n";
 const PLAN: &str = "# Run SPEC, iteration #0: the plan";

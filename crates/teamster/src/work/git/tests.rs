@@ -13,7 +13,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Merged, Message, Tree};
+use super::{Gathered, Merged, Message, Tree};
 
 /// A repository with one commit of one file.
 struct Repository {
@@ -87,7 +87,8 @@ impl Repository {
     }
 }
 
-const MESSAGE: Message<'_> = Message { subject: "did it", body: "all of it", mark: "SPEC#1" };
+const MESSAGE: Message<'_> =
+    Message { subject: "did it", body: "all of it", mark: "SPEC#1", seal: "1a" };
 
 const ANCHOR: &str = "refs/teamster/run-SPEC/worker-0";
 
@@ -174,7 +175,7 @@ async fn all_kinds_of_files_are_committed_as_they_are() {
     assert!(repository.git(&["ls-files", "-s", "mode"]).starts_with("100755"));
     assert!(repository.git(&["ls-files", "-z"]).contains('\u{fffd}'));
     let text = repository.git(&["log", "-1", "--format=%B"]);
-    assert_eq!(text, "did it\n\nall of it\n\nTeamster-Iteration: SPEC#1");
+    assert_eq!(text, "did it\n\nall of it\n\nTeamster-Seal: 1a\nTeamster-Iteration: SPEC#1");
     let base = base_of(&tree).await;
     assert_eq!(tree.commit(&base, &MESSAGE).await.expect("it can be"), None, "nothing is left");
 }
@@ -274,7 +275,7 @@ async fn repositories_within_are_left_alone() {
 async fn commits_next(tree: &Tree, mark: &str, change: impl FnOnce()) -> Option<String> {
     let base = base_of(tree).await;
     change();
-    tree.commit(&base, &Message { mark, ..MESSAGE }).await.expect("it can be committed")
+    tree.commit(&base, &Message { mark, seal: mark, ..MESSAGE }).await.expect("it can be committed")
 }
 
 /// So that no run stops because of a file that git cannot read either.
@@ -337,16 +338,25 @@ async fn a_mark_counts_only_where_it_can_be_meant() {
     assert_eq!(repository.committed(), ["A b"]);
     assert_eq!(repository.n_commits(), 3, "{again:?}");
     let base = base_of(&tree).await;
-    let body = "it says\n\nTeamster-Iteration: SPEC#3";
+    let body = "it says\n\nTeamster-Seal: 3c\nTeamster-Iteration: SPEC#3";
     repository.write("c", "c\n");
-    let spoof = Message { subject: "Teamster-Iteration: SPEC#3", body, mark: "SPEC#33" };
+    let spoof = Message { subject: "Teamster-Seal: 3c", body, mark: "SPEC#33", seal: "33" };
     tree.commit(&base, &spoof).await.expect("it can be committed").expect("something was changed");
-    assert_eq!(tree.find(&base, "SPEC#3").await.expect("it can be looked for"), None);
-    assert!(tree.find(&base, "SPEC#33").await.expect("it can be looked for").is_some());
+    assert_eq!(tree.find(&base, "3c").await.expect("it can be looked for"), None);
+    assert!(tree.find(&base, "33").await.expect("it can be looked for").is_some());
+    // An agent knows how our commits look, and which number it has.
     repository.write("d", "d\n");
-    assert!(
-        tree.commit(&base, &Message { mark: "SPEC#3", ..MESSAGE }).await.expect("ok").is_some()
-    );
+    repository.git(&["add", "-A"]);
+    repository.git(&[
+        "commit",
+        "-q",
+        "-m",
+        "mine\n\nTeamster-Seal: 1a\nTeamster-Iteration: SPEC#3",
+    ]);
+    repository.write("e", "e\n");
+    let own = Message { mark: "SPEC#3", seal: "3c", ..MESSAGE };
+    tree.commit(&base, &own).await.expect("it can be committed").expect("something was changed");
+    assert_eq!(repository.committed(), ["A e"]);
 }
 
 /// A hub that is killed at any point does the rest when it starts again.
@@ -401,6 +411,29 @@ async fn five_thousand_files_are_committed_at_once() {
     assert_eq!(repository.status(), "");
 }
 
+const WORK: &str = "refs/teamster/run-SPEC/work-0";
+const KEPT: &str = "teamster/run-SPEC";
+
+/// A repository with a worktree beside it.
+async fn with_worktree(repository: &Repository) -> (Tree, Tree, PathBuf) {
+    let main = repository.tree().await;
+    let path = repository.directory.path().join("worktree");
+    let (tree, moved) = main.worktree(&path).await.expect("it can be made");
+    assert_eq!(moved, None);
+    (main, tree, path)
+}
+
+fn write(path: &Path, name: &str, text: &str) {
+    let path = path.join(name);
+    std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("it can be made");
+    std::fs::write(path, text).expect("it can be written");
+}
+
+async fn gathered(tree: &Tree, base: &str, message: &Message<'_>) -> Gathered {
+    let gathered = tree.gather(base, message, WORK, KEPT).await.expect("it can be gathered");
+    gathered.expect("something was changed")
+}
+
 #[tokio::test]
 async fn worktrees_are_merged_and_their_merges_finished() {
     let repository = Repository::new();
@@ -409,38 +442,206 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     repository.git(&["commit", "-q", "-m", "second"]);
     let main = repository.tree_at("sub").await;
     let path = repository.directory.path().join("worktree");
-    let tree = main.worktree(&path, "teamster/one").await.expect("it can be made");
+    let tree = main.worktree(&path).await.expect("it can be made").0;
     assert_eq!(tree.directory(), path.join("sub"));
     let base = base_of(&tree).await;
-    std::fs::write(path.join("sub/file"), "b\n").expect("it can be written");
-    let theirs = tree.commit(&base, &MESSAGE).await.expect("ok").expect("something was changed");
+    write(&path, "sub/file", "b\n");
+    let theirs = gathered(&tree, &base, &MESSAGE).await.commit;
     repository.write("sub/file", "c\n");
     repository.git(&["commit", "-q", "-a", "-m", "third"]);
     let head = main.head().await.expect("it has one");
     let conflicts = Merged::Conflicts(vec!["sub/file".to_owned()]);
+    tree.reset_to(&theirs).await.expect("it can be reset");
     assert_eq!(tree.merge(&head).await.expect("git runs"), conflicts);
     // An agent merges, puts it right, and leaves the rest to us.
-    main.keep("teamster/kept", &theirs).await.expect("it can be kept");
+    let kept = main.keep("teamster/run-SPEC/iteration-1", &theirs).await.expect("it can be kept");
     tree.reset_to(&head).await.expect("it can be reset");
     let base = base_of(&tree).await;
-    let merge = Command::new("git").current_dir(&path).args(["merge", "teamster/kept"]).output();
+    let second = Message { mark: "SPEC#2", seal: "2b", ..MESSAGE };
+    let merge = Command::new("git").current_dir(&path).args(["merge", &kept]).output();
     assert!(!merge.expect("git runs").status.success(), "it conflicts");
-    std::fs::write(path.join("sub/file"), "b and c\n").expect("it can be written");
-    let merged = tree.commit(&base, &Message { mark: "SPEC#2", ..MESSAGE }).await;
-    let merged = merged.expect("it can be committed").expect("something was changed");
+    let unsettled = gathered(&tree, &base, &second).await.unsettled;
+    assert_eq!(unsettled, ["sub/file"]);
+    write(&path, "sub/file", "b and c\n");
+    let third = Message { mark: "SPEC#3", seal: "3c", ..MESSAGE };
+    let merged = gathered(&tree, &base, &third).await;
+    assert_eq!(merged.unsettled, [""; 0]);
+    tree.reset_to(&merged.commit).await.expect("it can be reset");
     assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
-    main.fast_forward(&merged).await.expect("it follows");
+    main.fast_forward(&merged.commit).await.expect("it follows");
     assert_eq!(repository.git(&["show", "HEAD:sub/file"]), "b and c");
-    main.forget_merged("teamster").await.expect("they can be removed");
-    let branches = "--format=%(refname:short)";
-    assert_eq!(repository.git(&["branch", branches]), "main\nteamster/one");
     main.remove_worktree(&path).await.expect("it can be removed");
     main.forget_merged("teamster").await.expect("they can be removed");
-    assert_eq!(repository.git(&["branch", branches]), "main");
+    assert_eq!(repository.git(&["branch", "--format=%(refname:short)"]), "main");
     assert_eq!(repository.status(), "");
 }
 
-/// That git does not answer for a repository is told; that there is none is no fault.
+/// Whatever an agent does with commits and branches in its worktree, its work is what is in the files.
+#[tokio::test]
+async fn what_an_agent_leaves_in_a_worktree_follows_what_it_began_with() {
+    let repository = Repository::new();
+    repository.git(&["branch", "feature"]);
+    let (main, tree, path) = with_worktree(&repository).await;
+    let first = main.head().await.expect("it has one");
+    let feature = repository.git(&["rev-parse", "feature"]);
+    let ways: [&[&[&str]]; 6] = [
+        &[],
+        &[
+            &["add", "-A"],
+            &["commit", "-q", "-m", "mine\n\nTeamster-Seal: 5\nTeamster-Iteration: SPEC#5"],
+        ],
+        &[&["add", "-A"], &["commit", "-q", "--amend", "-m", "other"]],
+        &[&["checkout", "-q", "-b", "mine"], &["add", "-A"], &["commit", "-q", "-m", "mine"]],
+        &[&["checkout", "-q", "feature"]],
+        &[&["checkout", "-q", "--orphan", "nothing"]],
+    ];
+    for (n, way) in ways.iter().enumerate() {
+        tree.reset_to(&first).await.expect("it can be reset");
+        let base = base_of(&tree).await;
+        write(&path, "new", &format!("{n}\n"));
+        for args in *way {
+            repository.git_in("../worktree", args);
+        }
+        write(&path, "more", "more\n");
+        let seal = format!("{n}{n}");
+        let message = Message { seal: &seal, ..MESSAGE };
+        let work = gathered(&tree, &base, &message).await.commit;
+        // Also if the hub is killed after that.
+        assert_eq!(gathered(&tree, &base, &message).await.commit, work);
+        assert_eq!(repository.git(&["rev-parse", &format!("{work}^@")]), first, "{way:?}");
+        let files = repository.git(&["diff-tree", "-r", "--name-only", &first, &work]);
+        assert_eq!(files, "more\nnew", "{way:?}");
+    }
+    assert_eq!(repository.git(&["rev-parse", "feature"]), feature);
+    assert_eq!(repository.git(&["rev-parse", "main"]), first);
+}
+
+#[tokio::test]
+async fn a_broken_worktree_is_moved_out_of_the_way() {
+    let repository = Repository::new();
+    let (main, _, path) = with_worktree(&repository).await;
+    let breaks: [&dyn Fn(); 3] = [
+        &|| std::fs::remove_file(path.join(".git")).expect("it is there"),
+        &|| {
+            std::fs::remove_file(path.join(".git")).expect("it is there");
+            repository.git_in("../worktree", &["init", "-q"]);
+        },
+        &|| std::fs::write(path.join(".git"), "gitdir: /nowhere\n").expect("it can be written"),
+    ];
+    for break_it in breaks {
+        write(&path, "work", "work\n");
+        break_it();
+        let (tree, moved) = main.worktree(&path).await.expect("there is a new one");
+        let moved = moved.expect("it was moved");
+        assert!(moved.join("work").exists());
+        assert!(!path.join("work").exists());
+        assert_eq!(tree.head().await, main.head().await);
+    }
+    // One who has ended may have left a lock.
+    let lock = repository.git_in("../worktree", &["rev-parse", "--git-path", "index.lock"]);
+    std::fs::write(path.join(lock), "").expect("it can be written");
+    let (tree, moved) = main.worktree(&path).await.expect("it is there");
+    assert_eq!(moved, None);
+    tree.reset_to("HEAD").await.expect("it is not locked");
+}
+
+/// A person's settings and files are theirs, whatever is taken over.
+#[tokio::test]
+async fn what_is_taken_over_leaves_a_persons_files_alone() {
+    let repository = Repository::new();
+    repository.write(".gitignore", ".env\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    for (key, value) in [("merge.ff", "only"), ("merge.autoStash", "true")] {
+        repository.git(&["config", key, value]);
+    }
+    repository.write(".env", "SECRET=mine\n");
+    let (main, tree, path) = with_worktree(&repository).await;
+    let base = base_of(&tree).await;
+    write(&path, ".gitignore", "");
+    write(&path, ".env", "SECRET=none\n");
+    let work = gathered(&tree, &base, &MESSAGE).await.commit;
+    let error = main.fast_forward(&work).await.expect_err("it is in the way").to_string();
+    assert!(error.contains("would be overwritten"), "{error}");
+    assert_eq!(
+        std::fs::read_to_string(repository.path(".env")).expect("it is there"),
+        "SECRET=mine\n"
+    );
+    // Neither is a merge refused, nor is something stashed.
+    repository.write("README", "mine\n");
+    repository.write("other", "other\n");
+    repository.git(&["add", "other"]);
+    repository.git(&["commit", "-q", "-m", "third"]);
+    let head = main.head().await.expect("it has one");
+    tree.reset_to(&work).await.expect("it can be reset");
+    assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
+    assert_eq!(repository.git(&["stash", "list"]), "");
+    assert_eq!(repository.status(), " M README");
+}
+
+/// What a person has taken back does not come back with what was done on top of it.
+#[tokio::test]
+async fn only_what_was_done_is_picked() {
+    let repository = Repository::new();
+    repository.write("secret", "secret\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "oops"]);
+    let (main, tree, path) = with_worktree(&repository).await;
+    let base = base_of(&tree).await;
+    write(&path, "new", "new\n");
+    let work = gathered(&tree, &base, &MESSAGE).await.commit;
+    repository.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    let head = main.head().await.expect("it has one");
+    assert!(!main.is_based_on(&head, Some(&base)).await);
+    tree.reset_to(&head).await.expect("it can be reset");
+    assert_eq!(tree.pick(&work).await.expect("git runs"), Merged::Yes);
+    main.fast_forward(&tree.head().await.expect("it has one")).await.expect("it follows");
+    assert_eq!(repository.committed(), ["A new"]);
+    assert_eq!(repository.git(&["ls-files"]), "README\nnew");
+    assert!(main.find(&base, "1a").await.expect("git answers").is_some());
+}
+
+#[tokio::test]
+async fn what_is_kept_is_not_overwritten() {
+    let repository = Repository::new();
+    let main = repository.tree().await;
+    let first = main.head().await.expect("it has one");
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let second = main.head().await.expect("it has one");
+    for (commit, name) in
+        [(&first, "kept"), (&first, "kept"), (&second, "kept-2"), (&second, "kept-2")]
+    {
+        assert_eq!(main.keep("kept", commit).await.expect("it can be kept"), name);
+    }
+}
+
+/// A person may begin a merge while an agent is at work in the same files.
+#[tokio::test]
+async fn the_marks_of_a_merge_are_not_committed() {
+    let repository = Repository::new();
+    repository.git(&["checkout", "-q", "-b", "other"]);
+    repository.write("README", "other\n");
+    repository.git(&["commit", "-q", "-a", "-m", "other"]);
+    repository.git(&["checkout", "-q", "main"]);
+    repository.write("README", "main\n");
+    repository.git(&["commit", "-q", "-a", "-m", "main"]);
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("new", "new\n");
+    let merge =
+        Command::new("git").current_dir(repository.path("")).args(["merge", "other"]).output();
+    assert!(!merge.expect("git runs").status.success(), "it conflicts");
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("it is not settled").to_string();
+    assert!(error.contains("conflicts in README"), "{error}");
+    assert_eq!(repository.status(), "UU README\n?? new");
+    repository.git(&["merge", "--abort"]);
+    tree.commit(&base, &MESSAGE)
+        .await
+        .expect("it can be committed")
+        .expect("something was changed");
+    assert_eq!(repository.committed(), ["A new"]);
+}
+
 #[tokio::test]
 async fn no_repository_is_another_thing_than_one_that_git_does_not_answer_for() {
     let place = tempfile::tempdir().expect("a directory");
@@ -677,22 +878,14 @@ async fn a_worktree_is_put_back_without_moving_a_persons_branch() {
     repository.write("README", "feature\n");
     repository.git(&["commit", "-q", "-a", "-m", "feature"]);
     repository.git(&["checkout", "-q", "main"]);
-    let main = repository.tree().await;
-    let path = repository.directory.path().join("worktree");
-    let tree = main.worktree(&path, "teamster/one").await.expect("it can be made");
+    let (main, tree, _) = with_worktree(&repository).await;
     let head = main.head().await.expect("it has one");
     let feature = repository.git(&["rev-parse", "feature"]);
     let in_worktree = |args: &[&str]| repository.git_in("../worktree", args);
     in_worktree(&["checkout", "-q", "feature"]);
-    tree.return_to_branch().await.expect("it can be");
-    assert_eq!(
-        in_worktree(&["log", "-1", "--format=%s %D"]),
-        "feature HEAD -> teamster/one, feature"
-    );
-    in_worktree(&["checkout", "-q", "feature"]);
     tree.reset_to(&head).await.expect("it can be");
     assert_eq!(repository.git(&["rev-parse", "feature"]), feature);
-    assert_eq!(in_worktree(&["rev-parse", "HEAD", "teamster/one"]), format!("{head}\n{head}"));
+    assert_eq!(in_worktree(&["rev-parse", "HEAD"]), head);
     assert!(tree.is_clean().await.expect("git answers"));
     assert!(main.reset_to(&head).await.is_err(), "what is a person's is not reset");
 }
