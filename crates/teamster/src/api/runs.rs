@@ -11,14 +11,17 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::drive::{self, Phase, Terms};
+use teamster_core::agent::Phase as AgentPhase;
+use teamster_core::drive::{self, Next, Phase, Terms};
 use teamster_core::ids::NoteId;
 use teamster_core::item::{self, NewItem, Priority, Status};
 use teamster_core::note::{self, NewNote};
 use teamster_core::run::{self, Run};
+use teamster_core::spending::Spent;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_core::{Command, RunName};
+use teamster_mcp::Hub as _;
 use teamster_mcp::hub::wait;
 
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
@@ -48,7 +51,7 @@ fn name_of(given: &str) -> Result<RunName, Problem> {
 }
 
 /// How a run stands, in a word.
-fn phase(run: &Run) -> &'static str {
+pub(super) fn phase(run: &Run) -> &'static str {
     match run.drive.as_ref().map(|drive| &drive.phase) {
         None if run.completed_at.is_some() => "complete",
         None => "open",
@@ -66,7 +69,31 @@ fn phase(run: &Run) -> &'static str {
     }
 }
 
-pub(super) fn line(name: &RunName, run: &Run) -> Value {
+/// Returns what a run has cost on its terms, with what is under way.
+fn spent_now(state: &teamster_core::State, run: &Run) -> Option<Spent> {
+    let mut sum = run.drive.as_ref()?.spent;
+    let agents = run.iterations.open().filter_map(|open| state.agents.get(open.agent.as_str()));
+    agents.for_each(|agent| sum.add_all(&agent.spent));
+    Some(sum)
+}
+
+/// Returns what each worker that has no iteration waits for.
+fn waiting(state: &teamster_core::State, run: &Run) -> Vec<Value> {
+    let Some(drive) = run.drive.as_ref().filter(|drive| !drive.is_over()) else { return vec![] };
+    let why = |worker| match drive::next(run, &state.agents, worker) {
+        Next::Wait => drive::held_up(run, &state.agents, worker).map(|why| why.to_string()),
+        Next::Begin { .. } if drive.n_failures > 0 => {
+            Some("waits a while after a failure".to_owned())
+        }
+        Next::Begin { .. } => Some("begins".to_owned()),
+        Next::End(_) => Some("ends the run".to_owned()),
+        Next::Await(_) | Next::Finish(_) | Next::Over => None,
+    };
+    let workers = 0..drive.terms.workers;
+    workers.filter_map(|worker| Some(json!({"worker": worker, "why": why(worker)?}))).collect()
+}
+
+pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> Value {
     let counts =
         Status::ALL.map(|status| (status.as_str().to_owned(), json!(run.items.count(status))));
     let drive = run.drive.as_ref();
@@ -82,7 +109,7 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
         "workers": drive.map(|drive| drive.terms.workers), "iterations": drive.map(|drive| drive.n_iterations),
         "iterations_max": drive.and_then(|drive| drive.terms.iterations), "next_iteration": run.iterations.current(),
         "is_planned": drive.map(|drive| drive.is_planned), "begun_at": drive.map(|drive| drive.begun_at),
-        "spent": drive.map(|drive| drive.spent), "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
+        "spent": drive.map(|drive| drive.spent), "spent_now": spent_now(state, run), "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }
@@ -90,7 +117,7 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
 /// All of a run that a view of it shows.
 fn shown(state: &teamster_core::State, name: &RunName) -> Value {
     let run = state.runs.get(name);
-    let mut view = line(name, run);
+    let mut view = line(state, name, run);
     let items = run.items.ranked_after(None).take(ITEMS_SHOWN).map(|item| {
         json!({
             "id": item.id.to_string(), "content": item.content, "status": item.status.as_str(),
@@ -120,6 +147,7 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
         })
     });
     view["open"] = open.collect();
+    view["waiting"] = waiting(state, run).into();
     let ended = run.iterations.ended().rev().take(ITERATIONS_SHOWN).map(|ended| {
         let summary = run.iterations.summary(ended.open.number);
         json!({
@@ -144,7 +172,7 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
 
 async fn list(State(api): State<Api>) -> Json<Value> {
     let state = api.hub.state();
-    Json(state.runs.iter().map(|(name, run)| line(name, run)).collect())
+    Json(state.runs.iter().map(|(name, run)| line(&state, name, run)).collect())
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,9 +199,9 @@ async fn show(
     }
     if wait_ms > 0 {
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let seen = shown(&api.hub.state(), &name);
+        let seen = api.hub.state();
         // What happened before we began to wait is answered at once.
-        if after >= seen["seq"].as_u64().unwrap_or_default() {
+        if after >= seen.seq() {
             let topic = Topic::Run(name.clone());
             let changed = wait(
                 &api.hub,
@@ -182,9 +210,15 @@ async fn show(
                 |_| (),
                 |state| (state.seq() > after).then_some(()),
             );
+            // What its agents use, and how they are, is shown as well.
+            let known = agents_of(&seen, &name);
+            let agents = api.hub.watch(&Topic::Agents);
+            let used =
+                agents.until(&api.hub, |state| (agents_of(state, &name) != known).then_some(()));
             let mut stop = api.stop.subscribe();
             tokio::select! {
                 _ = changed => {}
+                () = used => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
@@ -194,6 +228,13 @@ async fn show(
     let mut view = shown(&api.hub.state(), &name);
     view["commit"] = head.number.into();
     Ok(Json(view))
+}
+
+/// Returns what is shown of the agents that are at work on a run.
+fn agents_of(state: &teamster_core::State, name: &RunName) -> Vec<(AgentPhase, Spent)> {
+    let open = state.runs.get(name).iterations.open();
+    let agents = open.filter_map(|open| state.agents.get(open.agent.as_str()));
+    agents.map(|agent| (agent.phase, agent.spent)).collect()
 }
 
 #[derive(Debug, Deserialize)]
@@ -347,7 +388,7 @@ async fn steer(
     };
     let what = run::Command::Drive(command);
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    Ok(Json(line(&name, done.state.runs.get(&name))))
+    Ok(Json(line(&done.state, &name, done.state.runs.get(&name))))
 }
 
 #[derive(Debug, Deserialize)]

@@ -249,7 +249,11 @@ pub fn command() -> clap::Command {
 
 /// Runs what waits only for the hub: one thread is enough.
 fn wait_for<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(command);
+    // What is given up may wait in a thread of its own, such as for a hub's end; whoever leaves does not.
+    runtime.shutdown_background();
+    done
 }
 
 /// Connects to the hub and mentions it if the hub is of another version.

@@ -51,5 +51,7 @@ mod terminal;
 mod transcripts;
 mod trust;
 mod unattended;
+mod view_restarts;
+mod view_workers;
 mod work;
 mod yak_files;

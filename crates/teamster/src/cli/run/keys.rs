@@ -16,6 +16,8 @@ pub(super) enum Effect {
         path: &'static str,
         body: Value,
         says: String,
+        /// What the person wrote for it.
+        written: Option<(Writes, String)>,
     },
     /// The run is gone on with.
     Resume,
@@ -25,7 +27,7 @@ pub(super) enum Effect {
 }
 
 fn steer(body: Value, says: &str) -> Effect {
-    Effect::Ask { path: "steer", body, says: says.to_owned() }
+    Effect::Ask { path: "steer", body, says: says.to_owned(), written: None }
 }
 
 /// Takes in what was pasted: text where one is written, and nothing else.
@@ -77,12 +79,17 @@ fn interrupt(model: &mut Model) -> Effect {
     if model.run.is_over() {
         return Effect::Leave;
     }
+    // Its agents have ended with the hub.
+    if model.is_gone {
+        return Effect::Interrupt;
+    }
     model.mode = Mode::Asking(Asks::Interrupt);
     Effect::Nothing
 }
 
 /// Returns what is asked for with what was written.
 fn written(what: Writes, text: &str) -> Effect {
+    let written = Some((what.clone(), text.to_owned()));
     let (path, body, says) = match what {
         Writes::Message => {
             ("steer", json!({"do": "tell", "text": text}), "the next iteration is told".to_owned())
@@ -93,7 +100,7 @@ fn written(what: Writes, text: &str) -> Effect {
         }
         Writes::Note => ("notes", json!({"content": text}), "the note is added".to_owned()),
     };
-    Effect::Ask { path, body, says }
+    Effect::Ask { path, body, says, written }
 }
 
 fn normal(model: &mut Model, key: KeyEvent) -> Effect {
@@ -130,13 +137,15 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
                 };
                 let body = json!({"item": item.id, "status": status});
                 let says = format!("{} {says}", item.id);
-                return Effect::Ask { path: "items", body, says };
+                return Effect::Ask { path: "items", body, says, written: None };
             }
         }
         KeyCode::Char('l') => model.unfolded = !model.unfolded,
         KeyCode::Char(digit @ '1'..='9') => {
             model.choose_worker(digit.to_digit(10).unwrap_or(1) - 1);
         }
+        // There may be more than nine.
+        KeyCode::Char('w') => model.choose_worker((model.worker + 1) % model.run.n_workers()),
         KeyCode::Enter => {
             if let Some((title, text)) = model.whole() {
                 model.mode = Mode::Reading { title, text, first: 0 };

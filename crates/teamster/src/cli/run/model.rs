@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) item_list: Vec<Item>,
     pub(super) notes: Vec<Note>,
     pub(super) open: Vec<Open>,
+    /// The workers that have no iteration.
+    pub(super) waiting: Vec<Waiting>,
     /// The newest first.
     pub(super) ended: Vec<Ended>,
     pub(super) messages: Option<Vec<Message>>,
@@ -65,6 +67,14 @@ pub(super) struct Open {
     pub(super) item: Option<String>,
     pub(super) agent_phase: Option<String>,
     pub(super) spent: Option<Spent>,
+}
+
+/// A worker that waits, and what for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    pub(super) worker: u32,
+    pub(super) why: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -225,6 +235,10 @@ pub(super) struct Model {
     pub(super) mode: Mode,
     /// What came of the last thing that was asked for.
     pub(super) says: Option<Result<String, String>>,
+    /// The hub is gone: it was so when we last heard of it.
+    pub(super) is_gone: bool,
+    /// What starts a hub.
+    pub(super) starts_hub: String,
 }
 
 impl Model {
@@ -243,6 +257,8 @@ impl Model {
             chosen: [0; 3],
             mode: Mode::Normal,
             says: None,
+            is_gone: false,
+            starts_hub: "teamster up -d".to_owned(),
         };
         model.take_run(run);
         model
@@ -256,6 +272,19 @@ impl Model {
         }
         self.worker = self.worker.min(self.run.n_workers() - 1);
         self.next_feed();
+    }
+
+    /// Takes in what came of something that was asked for. What the person wrote for it in vain can be sent again.
+    pub(super) fn take_done(
+        &mut self,
+        says: Result<String, String>,
+        written: Option<(Writes, String)>,
+    ) {
+        let written = written.filter(|_| says.is_err());
+        if let (Some((what, text)), Mode::Normal) = (written, &self.mode) {
+            self.mode = Mode::Writing(what, Editor::with(&text));
+        }
+        self.says = Some(says);
     }
 
     /// Chooses whose stream is shown.
@@ -302,10 +331,11 @@ impl Model {
         format!("{id} {content}")
     }
 
-    /// Returns what the worker that is shown works on.
-    pub(super) fn works_on(&self) -> String {
-        let Some(open) = self.run.open.iter().find(|open| open.worker == self.worker) else {
-            return "idle".to_owned();
+    /// Returns what a worker works on, or why it does not.
+    pub(super) fn works_on(&self, worker: u32) -> String {
+        let Some(open) = self.run.open.iter().find(|open| open.worker == worker) else {
+            let waits = self.run.waiting.iter().find(|waits| waits.worker == worker);
+            return waits.map_or_else(|| "idle".to_owned(), |waits| waits.why.clone());
         };
         let about = match (open.plans, &open.item) {
             (true, _) => " · plans".to_owned(),
@@ -314,9 +344,30 @@ impl Model {
         };
         let phase = match open.agent_phase.as_deref() {
             Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
+            // Its agent is done, what comes after it is not.
+            Some("ended") => " · finishing".to_owned(),
             _ => String::new(),
         };
-        format!("iteration {} · {}{about}{phase}", open.number, open.agent)
+        format!("iteration {}{phase} · {}{about}", open.number, open.agent)
+    }
+
+    /// Returns what a worker works on in a line among those of others: its item matters most.
+    pub(super) fn works_on_briefly(&self, worker: u32) -> String {
+        let Some(open) = self.run.open.iter().find(|open| open.worker == worker) else {
+            return self.works_on(worker);
+        };
+        let state = match open.agent_phase.as_deref() {
+            Some("queued") => "is queued",
+            Some("ending") => "is being ended",
+            Some("ended") => "finishes",
+            _ => "works",
+        };
+        let about = match (open.plans, &open.item) {
+            (true, _) => "the plan".to_owned(),
+            (false, Some(id)) => self.item_line(id),
+            (false, None) => "chooses an item".to_owned(),
+        };
+        format!("#{} {state} · {about}", open.number)
     }
 
     /// Takes in records of an agent's transcript.
