@@ -11,7 +11,7 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::agent::Phase as AgentPhase;
+use teamster_core::agent::{Agent, Phase as AgentPhase};
 use teamster_core::drive::{self, Next, Phase, Terms};
 use teamster_core::ids::NoteId;
 use teamster_core::item::{self, NewItem, Priority, Status};
@@ -210,31 +210,65 @@ async fn show(
                 |_| (),
                 |state| (state.seq() > after).then_some(()),
             );
-            // What its agents use, and how they are, is shown as well.
+            // What its agents use, how they are and what they ask is shown as well.
             let known = agents_of(&seen, &name);
+            let is_new =
+                |state: &teamster_core::State| (agents_of(state, &name) != known).then_some(());
             let agents = api.hub.watch(&Topic::Agents);
-            let used =
-                agents.until(&api.hub, |state| (agents_of(state, &name) != known).then_some(()));
+            let questions = api.hub.watch(&Topic::Questions);
             let mut stop = api.stop.subscribe();
             tokio::select! {
                 _ = changed => {}
-                () = used => {}
+                () = agents.until(&api.hub, is_new) => {}
+                () = questions.until(&api.hub, is_new) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
         }
     }
     // Noted before the view is made: from here on the log tells what changes it.
     let head = api.log.head().await?;
-    let mut view = shown(&api.hub.state(), &name);
+    let state = api.hub.state();
+    let mut view = shown(&state, &name);
+    let open = state.runs.get(&name).iterations.open();
+    for (open, shown) in open.zip(view["open"].as_array_mut().into_iter().flatten()) {
+        let agent = state.agents.get(open.agent.as_str());
+        shown["held_up"] = agent.and_then(|agent| held_up(&api, &state, agent)).into();
+    }
     view["commit"] = head.number.into();
     Ok(Json(view))
 }
 
+/// Says what keeps an iteration's agent from going on, if something does.
+fn held_up(api: &Api, state: &teamster_core::State, agent: &Arc<Agent>) -> Option<String> {
+    if let Some(why) = super::stands::holds_up(state, api.hub.trees(), agent, true) {
+        return Some(why);
+    }
+    if agent.phase != AgentPhase::Queued {
+        return None;
+    }
+    let program = &state.behaviour(agent)?.program;
+    match api.live.rests_until(program).filter(|until| *until > api.clock.now()) {
+        Some(until) => {
+            let until = jiff::Timestamp::from_millisecond(until.0).ok()?;
+            let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
+            Some(format!("{program} has failed and is not started before {until}"))
+        }
+        None => Some("waits until there is room for one more agent".to_owned()),
+    }
+}
+
 /// Returns what is shown of the agents that are at work on a run.
-fn agents_of(state: &teamster_core::State, name: &RunName) -> Vec<(AgentPhase, Spent)> {
+fn agents_of(
+    state: &teamster_core::State,
+    name: &RunName,
+) -> Vec<(AgentPhase, Spent, bool, usize)> {
     let open = state.runs.get(name).iterations.open();
     let agents = open.filter_map(|open| state.agents.get(open.agent.as_str()));
-    agents.map(|agent| (agent.phase, agent.spent)).collect()
+    let shown = agents.map(|agent| {
+        let n_questions = state.questions.open_of(&agent.id).count();
+        (agent.phase, agent.spent, agent.parked.is_some(), n_questions)
+    });
+    shown.collect()
 }
 
 #[derive(Debug, Deserialize)]

@@ -316,7 +316,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Puts colour around text, if people will see it.
 fn dim(text: &str) -> String {
-    if std::io::stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    if std::io::stdout().is_terminal() && crate::config::terminal_can_move() {
+        format!("\x1b[2m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Cuts the lines of a table that are wider than the terminal, if people will see it there.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use super::screen::clean;
 use super::{connect_to_hub, dim, print, put, say, up};
 use crate::client::{Client, Lost, in_path};
 use crate::config::{self, DataFiles};
@@ -191,7 +192,7 @@ fn code(phase: &str) -> u8 {
 
 /// Says how a run ended, and how to go on with it.
 fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
-    say(&format!("{name}: {}", why.unwrap_or(phase)));
+    say(&format!("{name}: {}", clean(why.unwrap_or(phase))));
     if phase != "completed" {
         let again = data.call(&format!("run --resume --name {name}"));
         say(&format!("`{again}` goes on with it"));
@@ -316,7 +317,7 @@ impl Follow<'_> {
         if self.json {
             return print(&line.to_string());
         }
-        print(line["summary"].as_str().unwrap_or_default())
+        print(&clean(line["summary"].as_str().unwrap_or_default()))
     }
 }
 
@@ -440,7 +441,7 @@ pub(super) async fn item(data: &DataFiles, args: ItemArgs) -> anyhow::Result<()>
             item["priority"],
             word("id"),
             word("status"),
-            word("content")
+            clean(word("content"))
         ))?;
     }
     Ok(())
@@ -475,7 +476,7 @@ pub(super) async fn note(data: &DataFiles, args: NoteArgs) -> anyhow::Result<()>
     let view = client.post(&format!("/api/runs/{}/notes", in_path(&args.run)), &asked).await?;
     for note in view["notes"].as_array().into_iter().flatten() {
         let word = |name: &str| note[name].as_str().unwrap_or_default();
-        put(&format!("{} [{}] {}\n", word("id"), word("type"), word("content")))?;
+        put(&format!("{} [{}] {}\n", word("id"), word("type"), clean(word("content"))))?;
     }
     Ok(())
 }

@@ -159,3 +159,41 @@ fn money_is_shown_while_an_iteration_is_under_way() {
     let line = shown.lines().find(|line| line.starts_with("SPEC")).unwrap_or_default();
     assert!(line.contains("$0.75"), "{shown}");
 }
+
+#[test]
+fn a_view_is_suspended_and_gone_on_with() {
+    if !has_tmux() {
+        return;
+    }
+    let project = project("");
+    let terminal = Terminal::open(project.world.home.path());
+    types(&terminal, &project, &run(&project));
+    terminal.until_all(&["bit 1 of 1"]);
+    terminal.types(&["m"]);
+    terminal.types(&["-l", "half a "]);
+    terminal.until_all(&["for the next iteration: half a"]);
+    terminal.types(&["C-z"]);
+    // A shell echoes what is typed only if the terminal is as it was.
+    terminal.until(|shown| !shown.contains("for the next iteration"));
+    terminal.types(&["echo as it $((1 + 1)) was; fg", "Enter"]);
+    terminal.until_all(&["for the next iteration: half a", "Enter:send"]);
+    terminal.types(&["-l", "word"]);
+    terminal.types(&["Enter"]);
+    terminal.until_all(&["> half a word"]);
+    terminal.types(&["q"]);
+    terminal.until_all(&["echo as it $((1 + 1)) was; fg", "as it 2 was"]);
+}
+
+#[test]
+fn where_the_cursor_cannot_move_lines_are_printed() {
+    if !has_tmux() {
+        return;
+    }
+    let project = project("");
+    let terminal = Terminal::open(project.world.home.path());
+    terminal.types(&["export TERM=dumb", "Enter"]);
+    types(&terminal, &project, &format!("{} --iterations 1", run(&project)));
+    terminal.until_all(&["iteration 1 begins", "iteration 1 ended", "left 3"]);
+    types(&terminal, &project, "top");
+    terminal.until_all(&["RUNS 1", "left 0"]);
+}

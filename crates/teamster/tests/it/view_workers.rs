@@ -71,3 +71,25 @@ fn each_workers_item_and_stream_can_be_seen() {
     terminal.types(&["q"]);
     terminal.until_all(&["left 0"]);
 }
+
+/// What holds a worker's agent up is for people to know.
+#[test]
+fn an_agent_that_cannot_go_on_says_why() {
+    if !has_tmux() {
+        return;
+    }
+    let project = Project::start("permissions.otherwise = \"ask\"\npool.running = 1\n");
+    let hub = &project.world.hub;
+    let coder = project.world.draft("coder", "! hang");
+    project.write_aside("SPEC.md", &format!("! ask to run make\n{SPEC}"));
+    let terminal = Terminal::open(project.world.home.path());
+    types(&terminal, &project, &run(&project));
+    terminal.until_all(&["iteration 0 · waits until there is room"]);
+    hub.ok(&["kill", &coder]);
+    terminal.until_all(&["iteration 0 · waits for your answer to Q-1"]);
+    hub.ok(&["answer", "Q-1", "allow"]);
+    terminal.until_all(&["planned"]);
+    terminal.types(&["S"]);
+    terminal.types(&["y"]);
+    terminal.until_all(&["SPEC · over"]);
+}

@@ -66,6 +66,8 @@ pub(super) struct Open {
     pub(super) plans: bool,
     pub(super) item: Option<String>,
     pub(super) agent_phase: Option<String>,
+    /// What keeps its agent from going on.
+    pub(super) held_up: Option<String>,
     pub(super) spent: Option<Spent>,
 }
 
@@ -145,7 +147,7 @@ impl Run {
         items
     }
 
-    fn item(&self, id: &str) -> Option<&Item> {
+    pub(super) fn item(&self, id: &str) -> Option<&Item> {
         self.item_list.iter().find(|item| item.id == id)
     }
 }
@@ -171,7 +173,11 @@ impl Pane {
 pub(super) enum Writes {
     Message,
     NewItem,
-    Item(String),
+    /// An item, and what it said when that was begun.
+    Item {
+        id: String,
+        was: String,
+    },
     Note,
 }
 
@@ -228,7 +234,7 @@ pub(super) struct Model {
     /// Thoughts are shown whole.
     pub(super) unfolded: bool,
     pub(super) focus: Pane,
-    /// The item that `e` and `c` are about.
+    /// The item that the person has chosen; otherwise the first one is marked.
     pub(super) item: Option<String>,
     /// What is chosen in the other panes, by its place.
     pub(super) chosen: [usize; 3],
@@ -266,9 +272,11 @@ impl Model {
 
     pub(super) fn take_run(&mut self, run: Run) {
         self.run = run;
-        let is_known = |id: &String| self.run.item(id).is_some();
-        if !self.item.as_ref().is_some_and(is_known) {
-            self.item = self.run.items().first().map(|item| item.id.clone());
+        // What is done is at the end, and would take the eye away from what matters now.
+        let is_wanted = |item: &Item| self.focus == Pane::Items || item.status != "completed";
+        let chosen = self.item.as_ref().and_then(|id| self.run.item(id));
+        if !chosen.is_some_and(is_wanted) {
+            self.item = None;
         }
         self.worker = self.worker.min(self.run.n_workers() - 1);
         self.next_feed();
@@ -343,6 +351,9 @@ impl Model {
             (false, None) => String::new(),
         };
         let phase = match open.agent_phase.as_deref() {
+            _ if open.held_up.is_some() => {
+                format!(" · {}", open.held_up.as_deref().unwrap_or_default())
+            }
             Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
             // Its agent is done, what comes after it is not.
             Some("ended") => " · finishing".to_owned(),
@@ -357,6 +368,7 @@ impl Model {
             return self.works_on(worker);
         };
         let state = match open.agent_phase.as_deref() {
+            _ if open.held_up.is_some() => open.held_up.as_deref().unwrap_or_default(),
             Some("queued") => "is queued",
             Some("ending") => "is being ended",
             Some("ended") => "finishes",
@@ -421,7 +433,10 @@ impl Model {
     }
 
     pub(super) fn chosen_item(&self) -> Option<&Item> {
-        self.item.as_ref().and_then(|id| self.run.item(id))
+        match &self.item {
+            Some(id) => self.run.item(id),
+            None => self.run.items().first().copied(),
+        }
     }
 
     /// Returns what is chosen, whole: its title and text.

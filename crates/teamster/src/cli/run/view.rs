@@ -412,7 +412,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
             let label = match what {
                 Writes::Message => "for the next iteration: ".to_owned(),
                 Writes::NewItem => "new item: ".to_owned(),
-                Writes::Item(id) => format!("{id}: "),
+                Writes::Item { id, .. } => format!("{id}: "),
                 Writes::Note => "note: ".to_owned(),
             };
             let (text, at) = editor.shown(columns.saturating_sub(width(&label)));
