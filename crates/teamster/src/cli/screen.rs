@@ -199,7 +199,10 @@ fn is_ctrl_z(key: KeyEvent) -> bool {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        // What is said of a panic is on the screen already, and would be written over.
+        if !HAS_PANICKED.load(Ordering::Relaxed) {
+            give_back();
+        }
     }
 }
 

@@ -267,7 +267,8 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
             _ => Vec::new(),
         };
         // What was written last may have come after the page was read.
-        let seems_end = records.is_empty() && page["live"] != true;
+        let is_live = page["live"] == true;
+        let seems_end = records.is_empty() && !is_live;
         let (is_end, n_records) = (seems_end && was_end, records.len());
         was_end = seems_end;
         if n_records > 0 || is_end {
@@ -276,7 +277,8 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
                 return Ok(());
             }
         }
-        if n_records < RECORDS_PAGE && !seems_end {
+        // Of one that has ended all is there.
+        if n_records < RECORDS_PAGE && is_live {
             tokio::time::sleep(PAUSE).await;
         }
     }
