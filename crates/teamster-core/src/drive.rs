@@ -274,6 +274,42 @@ pub fn next(run: &Run, agents: &Agents, worker: u32) -> Next {
     Next::Wait
 }
 
+/// Why a worker of a run that is under way has nothing to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeldUp {
+    #[error("waits: nothing more is begun, {0}")]
+    Over(Why),
+    #[error("waits: the run is paused")]
+    Paused,
+    #[error("waits for the plan")]
+    Plan,
+    #[error("waits: every open item is taken, blocked or after another")]
+    NothingReady,
+    #[error("is not needed any more")]
+    TooMany,
+}
+
+/// Returns why a worker waits, if it does.
+pub fn held_up(run: &Run, agents: &Agents, worker: u32) -> Option<HeldUp> {
+    if next(run, agents, worker) != Next::Wait {
+        return None;
+    }
+    let drive = run.drive.as_ref()?;
+    Some(match (over(run, drive, agents), &drive.phase) {
+        (Some(why), _) => HeldUp::Over(why),
+        (None, Phase::Paused) => HeldUp::Paused,
+        (None, Phase::Working | Phase::Stopping | Phase::Over(_)) => {
+            if worker >= drive.terms.workers {
+                HeldUp::TooMany
+            } else if !drive.is_planned {
+                HeldUp::Plan
+            } else {
+                HeldUp::NothingReady
+            }
+        }
+    })
+}
+
 /// Returns why nothing more is to be begun, if so.
 fn over(run: &Run, drive: &Drive, agents: &Agents) -> Option<Why> {
     if drive.phase == Phase::Stopping {

@@ -26,6 +26,7 @@ use axum::{Extension, Json, Router};
 use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use teamster_core::agent::Phase;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::record::Body;
 use teamster_core::token::{self, Kind, NewToken, Token};
@@ -188,14 +189,21 @@ async fn status(State(api): State<Api>) -> Json<Value> {
         json!({
             "name": name, "items": serde_json::Map::from_iter(counts), "notes": run.notes.len(),
             "iteration": run.iterations.current(), "complete": run.completed_at.is_some(),
+            "phase": runs::phase(run), "under_way": run.is_driven(),
         })
     });
     let yaks = yak::Status::ALL
         .map(|status| (status.as_str().to_owned(), json!(state.yaks.count(status))));
     let parked = state.agents.queued().filter(|agent| agent.parked.is_some());
+    let is_awake = |team: &TeamName| {
+        let agents = state.conversations.with(team).map(|talk| talk.agent.as_str());
+        let mut agents = agents.filter_map(|agent| state.agents.get(agent));
+        agents.any(|agent| !matches!(agent.phase, Phase::Asleep | Phase::Ended))
+    };
+    let n_awake = state.teams.iter().filter(|team| is_awake(&team.name)).count();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "events": state.seq(), "since": state.hub.last_at, "starts": state.hub.n_starts,
-        "runs": runs.collect::<Vec<_>>(), "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
+        "runs": runs.collect::<Vec<_>>(), "teams": {"known": state.teams.iter().count(), "awake": n_awake}, "yaks": serde_json::Map::from_iter(yaks), "tokens": state.tokens.live().count(),
         "agents": {
             "active": state.agents.active().count(), "queued": state.agents.queued().count(),
             "adopted": state.agents.adopted().count(), "parked": parked.count(),

@@ -117,16 +117,20 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits until a hub runs for this data directory, however long that takes, and talks to it from then on.
-    pub async fn connect_again(&mut self, data: &DataFiles) {
+    /// Connects to the hub of this data directory as soon as there is one, however long that takes.
+    pub async fn connect_patiently(data: &DataFiles) -> Self {
         loop {
             // One that starts, or is about to end, is none yet.
             if let Ok(Some(client)) = Self::connect_if_running(data).await {
-                *self = client;
-                return;
+                return client;
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    /// Waits until a hub runs for this data directory, and talks to it from then on.
+    pub async fn connect_again(&mut self, data: &DataFiles) {
+        *self = Self::connect_patiently(data).await;
     }
 
     /// Reads what can be read as often as one likes, from the next hub if this one goes away. `lost` is told of that.

@@ -128,6 +128,11 @@ pub fn log_filter() -> String {
     variable("TEAMSTER_LOG").unwrap_or_else(|| "warn,rmcp=off,notify=error,teamster=info".into())
 }
 
+/// Says whether the person's terminal can show something in any place, as all do that do not say otherwise.
+pub fn terminal_can_move() -> bool {
+    variable("TERM").is_some_and(|terminal| terminal != "dumb")
+}
+
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())

@@ -555,3 +555,22 @@ fn a_spec_that_has_grown_is_planned_anew() {
     world.drive("eve", Command::Begin { terms: more, resumes: true }).unwrap();
     assert_eq!(world.next(0), Next::Begin { plans: true });
 }
+
+#[test]
+fn a_worker_that_waits_knows_why() {
+    let mut world = World::begin(Terms { iterations: Some(2), ..terms(4) });
+    let why = |world: &World, worker| held_up(world.run(), &world.given.state.agents, worker);
+    let planner = world.begin_next(0);
+    assert_eq!((why(&world, 0), why(&world, 1)), (None, Some(HeldUp::Plan)));
+    world.add(&planner, &["a"]);
+    world.summarise(&planner).unwrap();
+    world.ended(&planner, Ending::Completed);
+    world.finish(0, None);
+    world.begin_next(2);
+    assert_eq!(why(&world, 1), Some(HeldUp::NothingReady));
+    assert_eq!(why(&world, 4), Some(HeldUp::TooMany));
+    world.drive("eve", Command::Pause).unwrap();
+    assert_eq!(why(&world, 1), Some(HeldUp::Paused));
+    world.drive("eve", Command::Stop { now: false }).unwrap();
+    assert_eq!(why(&world, 1), Some(HeldUp::Over(Why::Stopped)));
+}

@@ -358,6 +358,7 @@ impl Runner {
             };
             let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
             failing.not_before = Timestamp(now.0.saturating_add(pause_ms));
+            self.shared.live.rests(program, failing.not_before);
         }
     }
 

@@ -10,16 +10,19 @@ use axum::{Extension, Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use teamster_core::drive::{self, Phase, Terms};
+use teamster_core::agent::{Agent, Phase as AgentPhase};
+use teamster_core::drive::{self, Next, Phase, Terms};
 use teamster_core::ids::NoteId;
 use teamster_core::item::{self, Priority, Status};
 use teamster_core::note::{self, NewNote};
 use teamster_core::run::{self, Run};
+use teamster_core::spending::Spent;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_core::{Command, RunName};
+use teamster_mcp::Hub as _;
 
-use super::waiting::wait_for_event;
+use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
 use crate::work::hooks::{Hooks, Trust};
 use crate::{agents, programs};
@@ -59,7 +62,7 @@ fn known(api: &Api, given: &str) -> Result<RunName, Problem> {
 }
 
 /// How a run stands, in a word.
-fn phase(run: &Run) -> &'static str {
+pub(super) fn phase(run: &Run) -> &'static str {
     match run.drive.as_ref().map(|drive| &drive.phase) {
         None if run.completed_at.is_some() => "complete",
         None => "open",
@@ -78,7 +81,31 @@ fn phase(run: &Run) -> &'static str {
     }
 }
 
-pub(super) fn line(name: &RunName, run: &Run) -> Value {
+/// Returns what a run has cost on its terms, with what is under way.
+fn spent_now(state: &teamster_core::State, run: &Run) -> Option<Spent> {
+    let mut sum = run.drive.as_ref()?.spent;
+    let agents = run.iterations.open().filter_map(|open| state.agents.get(open.agent.as_str()));
+    agents.for_each(|agent| sum.add_all(&agent.spent));
+    Some(sum)
+}
+
+/// Returns what each worker that has no iteration waits for.
+fn waiting(state: &teamster_core::State, run: &Run) -> Vec<Value> {
+    let Some(drive) = run.drive.as_ref().filter(|drive| !drive.is_over()) else { return vec![] };
+    let why = |worker| match drive::next(run, &state.agents, worker) {
+        Next::Wait => drive::held_up(run, &state.agents, worker).map(|why| why.to_string()),
+        Next::Begin { .. } if drive.n_failures > 0 => {
+            Some("waits a while after a failure".to_owned())
+        }
+        Next::Begin { .. } => Some("begins".to_owned()),
+        Next::End(_) => Some("ends the run".to_owned()),
+        Next::Await(_) | Next::Finish(_) | Next::Over => None,
+    };
+    let workers = 0..drive.terms.workers;
+    workers.filter_map(|worker| Some(json!({"worker": worker, "why": why(worker)?}))).collect()
+}
+
+pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> Value {
     let counts =
         Status::ALL.map(|status| (status.as_str().to_owned(), json!(run.items.count(status))));
     let drive = run.drive.as_ref();
@@ -95,7 +122,7 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
         "iterations_max": drive.and_then(|drive| drive.terms.iterations), "next_iteration": run.iterations.current(),
         "is_planned": drive.map(|drive| drive.is_planned), "begun_at": drive.map(|drive| drive.begun_at),
         "spent": drive.map(|drive| drive.spent), "spent_in_all": drive.map(|drive| drive.spent_in_all),
-        "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
+        "spent_now": spent_now(state, run), "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }
@@ -103,7 +130,7 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
 /// All of a run that a view of it shows.
 fn shown(state: &teamster_core::State, name: &RunName) -> Value {
     let run = state.runs.get(name);
-    let mut view = line(name, run);
+    let mut view = line(state, name, run);
     let items = run.items.ranked_after(None).take(ITEMS_SHOWN).map(|item| {
         json!({
             "id": item.id.to_string(), "content": item.content, "status": item.status.as_str(),
@@ -133,6 +160,7 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
         })
     });
     view["open"] = open.collect();
+    view["waiting"] = waiting(state, run).into();
     let ended = run.iterations.ended().rev().take(ITERATIONS_SHOWN).map(|ended| {
         let summary = run.iterations.summary(ended.open.number);
         json!({
@@ -157,7 +185,7 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
 
 async fn list(State(api): State<Api>) -> Json<Value> {
     let state = api.hub.state();
-    Json(state.runs.iter().map(|(name, run)| line(name, run)).collect())
+    Json(state.runs.iter().map(|(name, run)| line(&state, name, run)).collect())
 }
 
 #[derive(Debug, Deserialize)]
@@ -179,17 +207,71 @@ async fn show(
     let (Path(name), Query(ShowQuery { after, wait_ms })) = (name?, asked?);
     let name = known(&api, &name)?;
     if wait_ms > 0 {
-        let seen = shown(&api.hub.state(), &name);
+        let seen = api.hub.state();
         // What happened before we began to wait is answered at once.
-        if after >= seen["seq"].as_u64().unwrap_or_default() {
-            wait_for_event(&api, wait_ms, &Topic::Run(name.clone()), after).await;
+        if after >= seen.seq() {
+            let run = api.hub.watch(&Topic::Run(name.clone()));
+            let event = run.until(&api.hub, |state| (state.seq() > after).then_some(()));
+            // What its agents use, how they are and what they ask is shown as well.
+            let known = agents_of(&seen, &name);
+            let is_new =
+                |state: &teamster_core::State| (agents_of(state, &name) != known).then_some(());
+            let agents = api.hub.watch(&Topic::Agents);
+            let questions = api.hub.watch(&Topic::Questions);
+            let changed = async {
+                tokio::select! {
+                    () = event => {}
+                    () = agents.until(&api.hub, is_new) => {}
+                    () = questions.until(&api.hub, is_new) => {}
+                }
+            };
+            wait_for(&api, wait_ms, changed).await;
         }
     }
     // Noted before the view is made: from here on the log tells what changes it.
     let head = api.log.head().await?;
-    let mut view = shown(&api.hub.state(), &name);
+    let state = api.hub.state();
+    let mut view = shown(&state, &name);
+    let open = state.runs.get(&name).iterations.open();
+    for (open, shown) in open.zip(view["open"].as_array_mut().into_iter().flatten()) {
+        let agent = state.agents.get(open.agent.as_str());
+        shown["held_up"] = agent.and_then(|agent| held_up(&api, &state, agent)).into();
+    }
     view["commit"] = head.number.into();
     Ok(Json(view))
+}
+
+/// Says what keeps an iteration's agent from going on, if something does.
+fn held_up(api: &Api, state: &teamster_core::State, agent: &Arc<Agent>) -> Option<String> {
+    if let Some(why) = super::stands::holds_up(state, api.hub.trees(), agent, true) {
+        return Some(why);
+    }
+    if agent.phase != AgentPhase::Queued {
+        return None;
+    }
+    let program = &state.behaviour(agent)?.program;
+    match api.live.rests_until(program).filter(|until| *until > api.clock.now()) {
+        Some(until) => {
+            let until = jiff::Timestamp::from_millisecond(until.0).ok()?;
+            let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
+            Some(format!("{program} has failed and is not started before {until}"))
+        }
+        None => Some("waits until there is room for one more agent".to_owned()),
+    }
+}
+
+/// Returns what is shown of the agents that are at work on a run.
+fn agents_of(
+    state: &teamster_core::State,
+    name: &RunName,
+) -> Vec<(AgentPhase, Spent, bool, usize)> {
+    let open = state.runs.get(name).iterations.open();
+    let agents = open.filter_map(|open| state.agents.get(open.agent.as_str()));
+    let shown = agents.map(|agent| {
+        let n_questions = state.questions.open_of(&agent.id).count();
+        (agent.phase, agent.spent, agent.parked.is_some(), n_questions)
+    });
+    shown.collect()
 }
 
 #[derive(Debug, Deserialize)]
@@ -397,7 +479,7 @@ async fn steer(
     };
     let what = run::Command::Drive(command);
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    Ok(Json(line(&name, done.state.runs.get(&name))))
+    Ok(Json(line(&done.state, &name, done.state.runs.get(&name))))
 }
 
 #[derive(Debug, Deserialize)]

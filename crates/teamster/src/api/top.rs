@@ -68,7 +68,7 @@ async fn top(State(api): State<Api>, asked: Result<Query<TopQuery>, QueryRejecti
         }));
     }
     let runs: Vec<Value> =
-        state.runs.iter().map(|(name, run)| super::runs::line(name, run)).collect();
+        state.runs.iter().map(|(name, run)| super::runs::line(&state, name, run)).collect();
     let questions: Vec<Value> =
         state.questions.open().map(|question| super::questions::shown(question)).collect();
     Ok(Json(json!({

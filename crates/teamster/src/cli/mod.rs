@@ -249,7 +249,11 @@ pub fn command() -> clap::Command {
 
 /// Runs what waits only for the hub: one thread is enough.
 fn wait_for<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(command);
+    // What is given up may wait in a thread of its own, such as for a hub's end; whoever leaves does not.
+    runtime.shutdown_background();
+    done
 }
 
 /// Connects to the hub and mentions it if the hub is of another version.
@@ -312,7 +316,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Puts colour around text, if people will see it.
 fn dim(text: &str) -> String {
-    if std::io::stdout().is_terminal() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    if std::io::stdout().is_terminal() && crate::config::terminal_can_move() {
+        format!("\x1b[2m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Cuts the lines of a table that are wider than the terminal, if people will see it there.

@@ -9,13 +9,15 @@ mod view;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, print, put, question, say, up};
-use crate::client::{Client, in_path};
-use crate::config::DataFiles;
+use super::screen::clean;
+use super::{connect_to_hub, dim, print, put, say, up};
+use crate::client::{Client, Lost, in_path};
+use crate::config::{self, DataFiles};
 use crate::work::prompt;
 
 #[derive(Debug, clap::Args)]
@@ -135,9 +137,10 @@ async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     follow.run(data, &mut client).await
 }
 
-/// Says whether a person sees and types.
+/// Says whether a person sees and types, on a terminal that can show something in any place.
 pub(super) fn has_whole_terminal() -> bool {
-    std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    is_terminal && config::terminal_can_move()
 }
 
 /// Has the hub begin, and returns the run's name and how it stands.
@@ -223,18 +226,34 @@ fn code(phase: &str) -> u8 {
 
 /// Says how a run ended, and how to go on with it.
 fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
-    say(&format!("{name}: {}", why.unwrap_or(phase)));
+    say(&format!("{name}: {}", clean(why.unwrap_or(phase))));
     if phase != "completed" {
         let again = data.call(&format!("run --resume --name {name}"));
         say(&format!("`{again}` goes on with it"));
     }
 }
 
-/// Says whether an agent has an iteration of this run under way.
-fn works_on(view: &Value, agent: &Value) -> bool {
-    let mut open = view["open"].as_array().into_iter().flatten();
-    agent.is_string() && open.any(|iteration| iteration["agent"] == *agent)
+/// Has the hub stop a run at once, for somebody who leaves it.
+async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
+    let again = data.call(&format!("run --resume --name {name}"));
+    // Its agents have ended with the hub, but it goes on when there is another.
+    let Some(mut client) = Client::connect_if_running(data).await? else {
+        let (up, stop) = (data.call("up -d"), data.call(&format!("steer {name} stop")));
+        say(&format!(
+            "the hub is gone; {name} goes on when it runs again (`{up}`), unless `{stop}` ends it then"
+        ));
+        return Err(super::Ended(130).into());
+    };
+    let stop = json!({"do": "stop", "now": true});
+    client.post(&format!("/api/runs/{}/steer", in_path(name)), &stop).await?;
+    say(&format!("stopped; `{again}` goes on"));
+    Err(super::Ended(130).into())
 }
+
+/// Nobody may see what is printed, so a hub is not waited for forever.
+const GONE_MAX: Duration = Duration::from_secs(600);
+/// A hub that ends answers at once.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Prints what happens in a run until it is over.
 pub(super) struct Follow<'a> {
@@ -246,25 +265,19 @@ pub(super) struct Follow<'a> {
 
 impl Follow<'_> {
     pub(super) async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
+        tokio::select! {
+            done = self.to_its_end(data, client) => done,
+            _ = tokio::signal::ctrl_c() => interrupt(data, self.name).await,
+        }
+    }
+
+    async fn to_its_end(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
         let path = format!("/api/runs/{}", in_path(self.name));
         let mut last = self.after;
-        let mut newest_question = 0;
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         loop {
             newest_question = self.show_questions(data, client, newest_question).await?;
             let request = format!("/api/log?after={last}&wait_ms=40000");
-            let page = tokio::select! {
-                page = client.get(&request) => page?,
-                _ = &mut interrupted => {
-                    let mut client = connect_to_hub(data).await?;
-                    let stop = json!({"do": "stop", "now": true});
-                    client.post(&format!("{path}/steer"), &stop).await?;
-                    let again = data.call(&format!("run --resume --name {}", self.name));
-                    say(&format!("stopped; `{again}` goes on"));
-                    return Err(super::Ended(130).into());
-                }
-            };
-            let view = client.get(&path).await?;
+            let page = self.get(data, client, &request).await?;
             for line in page["lines"].as_array().into_iter().flatten() {
                 // One whose account has nothing left may wait for hours.
                 let parked = &line["event"]["agent"]["parked"]["id"];
@@ -272,12 +285,42 @@ impl Follow<'_> {
                     self.show(line)?;
                 }
             }
+            let is_more = page["last"].as_u64().is_some_and(|now| now != last);
             last = page["last"].as_u64().unwrap_or(last);
+            let view = self.get(data, client, &path).await?;
             let is_over =
                 view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty);
             if is_over {
                 return self.end(data, client, last, &view).await;
             }
+            if !is_more {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Reads something of the hub, or of the next one, from where the last one was left.
+    async fn get(
+        &self,
+        data: &DataFiles,
+        client: &mut Client,
+        path: &str,
+    ) -> anyhow::Result<Value> {
+        loop {
+            let error = match client.get(path).await {
+                Err(error) if error.is::<Lost>() => error,
+                answer => return answer,
+            };
+            // A connection can end without the hub.
+            if let Ok(Some(again)) = Client::connect_if_running(data).await {
+                *client = again;
+                continue;
+            }
+            let up = data.call("up -d");
+            say(&format!("the hub is gone; `{up}` starts it, and {} goes on then", self.name));
+            let again = tokio::time::timeout(GONE_MAX, client.connect_again(data)).await;
+            again.map_err(|_| error.context("there is still no hub"))?;
+            say("the hub is back");
         }
     }
 
@@ -313,7 +356,7 @@ impl Follow<'_> {
         last: u64,
         view: &Value,
     ) -> anyhow::Result<()> {
-        let page = client.get(&format!("/api/log?after={last}")).await?;
+        let page = self.get(data, client, &format!("/api/log?after={last}")).await?;
         for line in page["lines"].as_array().into_iter().flatten() {
             if line["run"] == self.name {
                 self.show(line)?;
@@ -335,7 +378,7 @@ impl Follow<'_> {
         if self.json {
             return print(&line.to_string());
         }
-        print(line["summary"].as_str().unwrap_or_default())
+        print(&clean(line["summary"].as_str().unwrap_or_default()))
     }
 }
 
@@ -464,7 +507,7 @@ pub(super) async fn item(data: &DataFiles, args: ItemArgs) -> anyhow::Result<()>
             item["priority"],
             word("id"),
             word("status"),
-            word("content")
+            clean(word("content"))
         ))?;
     }
     Ok(())
@@ -499,7 +542,7 @@ pub(super) async fn note(data: &DataFiles, args: NoteArgs) -> anyhow::Result<()>
     let view = client.post(&format!("/api/runs/{}/notes", in_path(&args.run)), &asked).await?;
     for note in view["notes"].as_array().into_iter().flatten() {
         let word = |name: &str| note[name].as_str().unwrap_or_default();
-        put(&format!("{} [{}] {}\n", word("id"), word("type"), word("content")))?;
+        put(&format!("{} [{}] {}\n", word("id"), word("type"), clean(word("content"))))?;
     }
     Ok(())
 }

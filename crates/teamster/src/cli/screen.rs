@@ -1,11 +1,18 @@
 //! The whole terminal for one view: taken, listened to, given back; and text that fits it.
 
 use std::io::Stdout;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use crossterm::cursor::Show;
 use crossterm::event::{
-    DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEvent, KeyEventKind,
+    DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyCode, KeyEvent,
+    KeyEventKind, KeyModifiers,
+};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use futures_util::StreamExt;
 use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
@@ -89,6 +96,35 @@ pub(super) struct Screen {
     events: EventStream,
     terminate: Signal,
     hang_up: Signal,
+    go_on: Signal,
+}
+
+fn take_over() -> std::io::Result<()> {
+    enable_raw_mode()?;
+    // A terminal that does not know pastes ignores that they are to be marked.
+    crossterm::execute!(std::io::stdout(), EnterAlternateScreen, EnableBracketedPaste)
+}
+
+fn give_back() {
+    // If that fails, the terminal is gone.
+    let _ =
+        crossterm::execute!(std::io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+    let _ = disable_raw_mode();
+}
+
+/// Something has panicked, and the terminal was given back so that the person can read that.
+static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+
+fn give_back_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            HAS_PANICKED.store(true, Ordering::Relaxed);
+            give_back();
+            before(panic);
+        }));
+    });
 }
 
 impl Screen {
@@ -96,29 +132,52 @@ impl Screen {
     pub(super) fn open(instead: &str) -> anyhow::Result<Self> {
         let (terminate, hang_up) =
             (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let go_on = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?;
+        give_back_on_panic();
         let backend = || Terminal::new(Unasked(CrosstermBackend::new(std::io::stdout())));
-        match ratatui::try_init().and_then(|_| backend()) {
+        match take_over().and_then(|()| backend()) {
             Ok(terminal) => {
-                // A terminal that does not know it ignores it.
-                let _ = crossterm::execute!(std::io::stdout(), EnableBracketedPaste);
-                Ok(Self { terminal, events: EventStream::new(), terminate, hang_up })
+                Ok(Self { terminal, events: EventStream::new(), terminate, hang_up, go_on })
             }
             Err(error) => {
-                let _ = ratatui::try_restore();
+                give_back();
                 Err(error).with_context(|| format!("the terminal cannot show it; {instead}"))
             }
         }
     }
 
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> anyhow::Result<()> {
+        if HAS_PANICKED.load(Ordering::Relaxed) {
+            bail!("a part of the program has failed, which is its own fault");
+        }
         self.terminal.draw(draw)?;
         Ok(())
+    }
+
+    /// Gives the terminal back, and stops until the person wants to see more.
+    fn suspend(&mut self) -> Input {
+        give_back();
+        let stop = rustix::process::Signal::TSTP;
+        let _ = rustix::process::kill_process(rustix::process::getpid(), stop);
+        // Here again.
+        self.retake()
+    }
+
+    /// Takes the terminal again, whatever others have done to it meanwhile.
+    fn retake(&mut self) -> Input {
+        // What is known of its modes is no longer so.
+        let _ = disable_raw_mode();
+        match take_over().and_then(|()| self.terminal.clear()) {
+            Ok(()) => Input::Other,
+            Err(_) => Input::Gone,
+        }
     }
 
     /// Waits for the person. Nothing is lost if that is given up.
     pub(super) async fn input(&mut self) -> Input {
         tokio::select! {
             event = self.events.next() => match event {
+                Some(Ok(Event::Key(key))) if is_ctrl_z(key) => self.suspend(),
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => Input::Key(key),
                 Some(Ok(Event::Paste(text))) => Input::Paste(text),
                 Some(Ok(_)) => Input::Other,
@@ -126,16 +185,24 @@ impl Screen {
             },
             _ = self.terminate.recv() => Input::Gone,
             _ = self.hang_up.recv() => Input::Gone,
+            // We were stopped, by a key of ours or by others.
+            _ = self.go_on.recv() => self.retake(),
         }
     }
 }
 
+fn is_ctrl_z(key: KeyEvent) -> bool {
+    key.code == KeyCode::Char('z')
+        && key.modifiers.contains(KeyModifiers::CONTROL)
+        && key.kind != KeyEventKind::Release
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If that fails, the terminal is gone.
-        let _ = crossterm::execute!(std::io::stdout(), DisableBracketedPaste);
-        let _ = ratatui::try_restore();
-        let _ = self.terminal.show_cursor();
+        // What is said of a panic is on the screen already, and would be written over.
+        if !HAS_PANICKED.load(Ordering::Relaxed) {
+            give_back();
+        }
     }
 }
 
@@ -212,6 +279,13 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
         kept.push('…');
     }
     kept
+}
+
+/// Says what starts a hub, after something else, in so many columns if that is possible.
+pub(super) fn starts_hub(command: &str, before: &str, columns: usize) -> String {
+    let says = |command: &str| format!("{before}`{command}` starts the hub");
+    let whole = says(command);
+    if width(&whole) <= columns { whole } else { says("teamster up -d") }
 }
 
 /// Cuts or fills a line so that it takes just so many columns.

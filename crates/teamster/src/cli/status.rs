@@ -72,19 +72,47 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         let _ = writeln!(text, "waiting  {} question(s) for you: `{show}`", status["questions"]);
     }
     let _ = writeln!(text, "yaks     {}", counts(&status["yaks"]));
-    for run in status["runs"].as_array().into_iter().flatten() {
+    let (n_teams, n_awake) = (&status["teams"]["known"], &status["teams"]["awake"]);
+    if n_teams.as_u64().is_some_and(|n| n > 0) {
+        let _ = writeln!(text, "teams    {n_teams}, {n_awake} awake");
+    }
+    runs(&mut text, status, data);
+    calls(&mut text, &status["calls"]);
+    text.trim_end().to_owned()
+}
+
+/// As many runs as are shown that nobody works on; `runs` has all.
+const RUNS_SHOWN: usize = 10;
+
+/// Adds the runs, those under way first.
+fn runs(text: &mut String, status: &Value, data: &DataFiles) {
+    let all = || status["runs"].as_array().into_iter().flatten();
+    let name = |run: &Value| run["name"].as_str().unwrap_or("?").to_owned();
+    for run in all().filter(|run| run["under_way"] == true) {
+        let (name, phase) = (name(run), run["phase"].as_str().unwrap_or("?"));
+        let watch = data.call(&format!("watch {name}"));
+        let _ = writeln!(
+            text,
+            "run      {name}: {phase}, iteration {}, {}; `{watch}`",
+            run["iteration"],
+            counts(&run["items"])
+        );
+    }
+    let rest: Vec<&Value> = all().filter(|run| run["under_way"] != true).collect();
+    for run in rest.iter().take(RUNS_SHOWN) {
         let complete = if run["complete"] == true { ", complete" } else { "" };
         let _ = writeln!(
             text,
             "run      {}: {} (iteration {}, {} note(s){complete})",
-            run["name"].as_str().unwrap_or("?"),
+            name(run),
             counts(&run["items"]),
             run["iteration"],
             run["notes"]
         );
     }
-    calls(&mut text, &status["calls"]);
-    text.trim_end().to_owned()
+    if let Some(more @ 1..) = rest.len().checked_sub(RUNS_SHOWN) {
+        let _ = writeln!(text, "         and {more} more: `{}`", data.call("runs"));
+    }
 }
 
 /// As many tools as are shown to people; `--json` has all.

@@ -4,8 +4,6 @@ mod edit;
 mod table;
 mod tell;
 
-use std::io::IsTerminal;
-
 use anyhow::bail;
 use serde_json::{Value, json};
 
@@ -107,9 +105,20 @@ async fn call(client: &mut Client, tool: &str, arguments: &Value) -> anyhow::Res
     let (text, failed) = client.call_tool("/mcp/teams", tool, arguments, None).await?;
     let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({"message": text}));
     if failed {
-        bail!("{}", in_our_words(answer["message"].as_str().unwrap_or("the hub refused")));
+        bail!("{}", hinted(answer["message"].as_str().unwrap_or("the hub refused")));
     }
     Ok(answer)
+}
+
+/// Says what was refused in words for people, and how there can be a team that is unknown.
+fn hinted(message: &str) -> String {
+    let message = in_our_words(message);
+    if !message.starts_with("Unknown team: ") {
+        return message;
+    }
+    let name = message.trim_start_matches("Unknown team: ").split(". Known").next();
+    let name = name.filter(|name| !name.contains(char::is_whitespace)).unwrap_or("NAME").to_owned();
+    format!("{message}; add it with `teamster team add {name} PATH`")
 }
 
 pub(super) async fn wake(data: &DataFiles, args: WakeArgs) -> anyhow::Result<()> {
@@ -166,7 +175,7 @@ pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<(
         table::add_conversations(&mut client, &mut answer).await?;
         return print(&answer.to_string());
     }
-    if args.once || !std::io::stdout().is_terminal() {
+    if args.once || !super::run::has_whole_terminal() {
         return table::print_once(&mut client).await;
     }
     table::show(data, &mut client).await

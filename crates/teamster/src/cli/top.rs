@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use teamster_core::spending::Spent;
 
-use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, width};
+use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, starts_hub, width};
 use super::{budget, connect_to_hub, print};
 use crate::api::teams::Shown as Team;
-use crate::client::Client;
+use crate::client::{Client, Lost};
 use crate::config::DataFiles;
 
 /// However much happens, people need to see it no more than four times a second.
@@ -66,7 +66,7 @@ struct Run {
     items: std::collections::BTreeMap<String, u64>,
     workers: Option<u32>,
     iterations: Option<u32>,
-    spent: Option<Spent>,
+    spent_now: Option<Spent>,
     queued_messages: Option<u64>,
 }
 
@@ -93,17 +93,23 @@ pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
     }
     let mut screen = Screen::open("use --once")?;
     let mut first = 0_usize;
+    let mut gone = None;
     loop {
         let path = format!("/api/top?after={}&records={}&wait_ms={WAIT_MS}", top.seq, top.records);
+        let is_gone = gone.is_some();
         let more = async {
+            if is_gone {
+                client.connect_again(data).await;
+                return fetch(&mut client, "/api/top").await;
+            }
             tokio::time::sleep(PAUSE).await;
             fetch(&mut client, &path).await
         };
         tokio::pin!(more);
-        top = loop {
-            screen.draw(|frame| draw(frame, &top, &answer, &mut first))?;
+        let more = loop {
+            screen.draw(|frame| draw(frame, &top, &answer, gone.as_deref(), &mut first))?;
             tokio::select! {
-                more = &mut more => break more?,
+                more = &mut more => break more,
                 input = screen.input() => match input {
                     Input::Key(key) => match key.code {
                         KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
@@ -120,6 +126,11 @@ pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
                 },
             }
         };
+        match more {
+            Ok(more) => (top, gone) = (more, None),
+            Err(error) if error.is::<Lost>() => gone = Some(data.call("up -d")),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -136,17 +147,26 @@ enum Look {
     Urgent,
 }
 
-/// Draws the workspace; `answer` is how questions are answered.
-fn draw(frame: &mut Frame<'_>, top: &Top, answer: &str, first: &mut usize) {
+/// Draws the workspace; `answer` is how questions are answered, `gone` what starts a hub where there is none any more.
+fn draw(frame: &mut Frame<'_>, top: &Top, answer: &str, gone: Option<&str>, first: &mut usize) {
     let area = frame.area();
     let lines = lines(top, answer);
     let rows = usize::from(area.height.saturating_sub(1)).max(1);
     *first = (*first).min(lines.len().saturating_sub(rows));
     let columns = usize::from(area.width);
-    let foot = if lines.len() > rows { "q leaves, ↑↓ scroll" } else { "q leaves" };
+    let keys = if lines.len() > rows { "q leaves, ↑↓ scroll" } else { "q leaves" };
+    let (look, foot) = match gone {
+        Some(up) => {
+            let says = starts_hub(up, "q leaves; the hub is gone, trying again; ", columns);
+            (Look::Urgent, says)
+        }
+        None => (Look::Dim, keys.to_owned()),
+    };
     let shown = lines.iter().skip(*first).take(rows).map(|(look, line)| (*look, line.as_str()));
     let blank = std::iter::repeat((Look::Plain, ""));
-    for (n, (look, line)) in shown.chain(blank).take(rows).chain([(Look::Dim, foot)]).enumerate() {
+    for (n, (look, line)) in
+        shown.chain(blank).take(rows).chain([(look, foot.as_str())]).enumerate()
+    {
         let style = match look {
             Look::Plain => Style::new(),
             Look::Head => Style::new().bold(),
@@ -260,7 +280,7 @@ fn runs(runs: &[Run]) -> Vec<(Look, String)> {
             (count("completed") + count("cancelled")).to_string(),
             (count("remaining") + count("in_progress")).to_string(),
             run.iterations.map(|n| n.to_string()).unwrap_or_default(),
-            budget::cost(&run.spent.unwrap_or_default()),
+            budget::cost(&run.spent_now.unwrap_or_default()),
             more.join(", "),
         ];
         (if is_live { Look::Plain } else { Look::Dim }, cells)

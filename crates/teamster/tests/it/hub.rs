@@ -112,11 +112,6 @@ impl Hub {
         self.process.as_ref().expect("the hub runs").id()
     }
 
-    /// Sends the hub a signal, and does not wait.
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.hub_process, signal).expect("the hub runs");
-    }
-
     /// Sends the hub a signal and returns how it ended.
     pub(crate) fn end(&mut self, signal: Signal) -> ExitStatus {
         let process = self.process.take().expect("the hub runs");

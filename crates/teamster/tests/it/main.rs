@@ -53,5 +53,7 @@ mod transcripts;
 mod trust;
 mod unattended;
 mod up_and_down;
+mod view_restarts;
+mod view_workers;
 mod work;
 mod yak_files;

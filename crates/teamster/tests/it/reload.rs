@@ -82,7 +82,10 @@ impl Place {
 fn a_team_that_is_written_down_can_be_told_something_at_once() {
     let place = Place::start("");
     let hub = &place.0.hub;
-    assert!(hub.fails(&["tell", "web", "x"]).contains("Unknown team: web"));
+    let unknown = hub.fails(&["tell", "web", "x"]);
+    assert!(unknown.contains("Unknown team: web"), "{unknown}");
+    assert!(unknown.contains("`teamster team add web PATH`"), "{unknown}");
+    assert!(hub.fails(&["wake", "web"]).contains("`teamster team add web PATH`"));
     place.write(&format!("{}[teams.web]\npath = \"~/web\"\n", place.read()));
     until_said(&place.0, "configuration read again: teams.web added");
     assert_eq!(hub.ok(&["tell", "web", "! say here"]), "here");
@@ -258,7 +261,8 @@ fn teams_are_added_and_removed_by_commands() {
     "##]]
     .assert_eq(&place.without_place(&added));
     let (_, listed, _) = place.run(&["team", "list"]);
-    assert!(listed.contains("the web") && listed.lines().count() == 4, "{listed}");
+    // A head, and for each of the three what it is and where.
+    assert!(listed.contains("the web") && listed.lines().count() == 7, "{listed}");
     let (_, listed, _) = place.run(&["team", "list", "--json"]);
     assert!(serde_json::from_str::<Value>(&listed).is_ok_and(|all| all["totalTeams"] == 3));
 

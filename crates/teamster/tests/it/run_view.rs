@@ -5,7 +5,7 @@ use crate::unattended::until_said;
 use crate::work::{Project, TEMPLATE};
 
 /// Types a command of the program, and has its exit code shown when it has ended.
-fn types(terminal: &Terminal, project: &Project, arguments: &str) {
+pub(crate) fn types(terminal: &Terminal, project: &Project, arguments: &str) {
     let data = project.world.home.path().join("data");
     let program = crate::hub::program();
     let line =
@@ -23,7 +23,7 @@ fn project() -> Project {
     project
 }
 
-fn run(project: &Project) -> String {
+pub(crate) fn run(project: &Project) -> String {
     let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
     format!("run {spec} --template {template} --dir {}", project.path.display())
 }

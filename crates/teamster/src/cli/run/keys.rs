@@ -16,6 +16,8 @@ pub(super) enum Effect {
         path: &'static str,
         body: Value,
         says: String,
+        /// What the person wrote for it.
+        written: Option<(Writes, String)>,
     },
     /// The run is gone on with.
     Resume,
@@ -25,7 +27,7 @@ pub(super) enum Effect {
 }
 
 fn steer(body: Value, says: &str) -> Effect {
-    Effect::Ask { path: "steer", body, says: says.to_owned() }
+    Effect::Ask { path: "steer", body, says: says.to_owned(), written: None }
 }
 
 /// Takes in what was pasted: text where one is written, and nothing else.
@@ -47,7 +49,16 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Effect {
                 Effect::Nothing
             }
             Typed::Sent if editor.text().trim().is_empty() => Effect::Nothing,
-            Typed::Sent => written(what, editor.text().trim()),
+            Typed::Sent => match changed_meanwhile(model, &what) {
+                Some(now) => {
+                    model.says =
+                        Some(Err(format!("Enter again overwrites what it says by now: {}", now.1)));
+                    let (id, was) = now;
+                    model.mode = Mode::Writing(Writes::Item { id, was }, editor);
+                    Effect::Nothing
+                }
+                None => written(what, editor.text().trim()),
+            },
             Typed::Cancelled => Effect::Nothing,
         },
         Mode::Asking(asks) => match (key.code, asks) {
@@ -73,9 +84,20 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Effect {
     }
 }
 
+/// Returns an item and what it says now, if somebody else has changed it while the person did.
+fn changed_meanwhile(model: &Model, what: &Writes) -> Option<(String, String)> {
+    let Writes::Item { id, was } = what else { return None };
+    let item = model.run.item(id).filter(|item| item.content != *was)?;
+    Some((item.id.clone(), item.content.clone()))
+}
+
 fn interrupt(model: &mut Model) -> Effect {
     if model.run.is_over() {
         return Effect::Leave;
+    }
+    // Its agents have ended with the hub.
+    if model.is_gone {
+        return Effect::Interrupt;
     }
     model.mode = Mode::Asking(Asks::Interrupt);
     Effect::Nothing
@@ -83,17 +105,18 @@ fn interrupt(model: &mut Model) -> Effect {
 
 /// Returns what is asked for with what was written.
 fn written(what: Writes, text: &str) -> Effect {
+    let written = Some((what.clone(), text.to_owned()));
     let (path, body, says) = match what {
         Writes::Message => {
             ("steer", json!({"do": "tell", "text": text}), "the next iteration is told".to_owned())
         }
         Writes::NewItem => ("items", json!({"content": text}), "the item is added".to_owned()),
-        Writes::Item(id) => {
+        Writes::Item { id, .. } => {
             ("items", json!({"item": id, "content": text}), format!("{id} is changed"))
         }
         Writes::Note => ("notes", json!({"content": text}), "the note is added".to_owned()),
     };
-    Effect::Ask { path, body, says }
+    Effect::Ask { path, body, says, written }
 }
 
 fn normal(model: &mut Model, key: KeyEvent) -> Effect {
@@ -117,12 +140,15 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
         KeyCode::Char('a') => model.mode = writes(Writes::NewItem, ""),
         KeyCode::Char('n') => model.mode = writes(Writes::Note, ""),
         KeyCode::Char('e') => {
-            if let Some(item) = model.chosen_item() {
-                model.mode = writes(Writes::Item(item.id.clone()), &item.content);
+            if let Some(item) = model.chosen_item().cloned() {
+                model.item = Some(item.id.clone());
+                let what = Writes::Item { id: item.id, was: item.content.clone() };
+                model.mode = writes(what, &item.content);
             }
         }
         KeyCode::Char('c') => {
-            if let Some(item) = model.chosen_item() {
+            if let Some(item) = model.chosen_item().cloned() {
+                model.item = Some(item.id.clone());
                 // Once more takes it back.
                 let (status, says) = match item.status.as_str() {
                     "cancelled" => ("remaining", "is to be done after all"),
@@ -130,13 +156,15 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
                 };
                 let body = json!({"item": item.id, "status": status});
                 let says = format!("{} {says}", item.id);
-                return Effect::Ask { path: "items", body, says };
+                return Effect::Ask { path: "items", body, says, written: None };
             }
         }
         KeyCode::Char('l') => model.unfolded = !model.unfolded,
         KeyCode::Char(digit @ '1'..='9') => {
             model.choose_worker(digit.to_digit(10).unwrap_or(1) - 1);
         }
+        // There may be more than nine.
+        KeyCode::Char('w') => model.choose_worker((model.worker + 1) % model.run.n_workers()),
         KeyCode::Enter => {
             if let Some((title, text)) = model.whole() {
                 model.mode = Mode::Reading { title, text, first: 0 };
@@ -236,6 +264,49 @@ mod tests {
         }
         assert_eq!(keys(&mut model("stopped"), "r"), Effect::Resume);
         assert_eq!(keys(&mut model("working"), "q"), Effect::Leave);
+    }
+
+    #[test]
+    fn an_item_that_others_changed_meanwhile_is_not_overwritten_unseen() {
+        let mut model = model("working");
+        keys(&mut model, "e!");
+        let mut run = model.run.clone();
+        run.item_list[0].content = "won".to_owned();
+        model.take_run(run);
+        assert_eq!(keys(&mut model, "\n"), Effect::Nothing);
+        assert!(matches!(&model.says, Some(Err(says)) if says.ends_with("by now: won")));
+        let again = asked(keys(&mut model, "\n"));
+        assert_eq!(again.1, json!({"item": "TAS-1", "content": "one!"}));
+    }
+
+    #[test]
+    fn the_first_item_is_marked_unless_another_is_chosen() {
+        let mut model = model("working");
+        let run = |statuses: [&str; 3]| {
+            let items = statuses.iter().enumerate().map(|(n, status)| {
+                json!({"id": format!("TAS-{}", n + 1), "content": "", "status": status, "priority": 2})
+            });
+            let items: Vec<Value> = items.collect();
+            let run =
+                json!({"name": "r", "phase": "working", "under_way": true, "item_list": items});
+            serde_json::from_value::<Run>(run).expect("it is a run")
+        };
+        let marked = |model: &Model| model.chosen_item().map(|item| item.id.clone());
+        model.take_run(run(["in_progress", "remaining", "remaining"]));
+        assert_eq!(marked(&model).as_deref(), Some("TAS-1"));
+        model.take_run(run(["completed", "remaining", "remaining"]));
+        assert_eq!((marked(&model).as_deref(), model.chosen(Pane::Items)), (Some("TAS-2"), 0));
+        model.choose(Pane::Items, 1);
+        model.take_run(run(["completed", "in_progress", "remaining"]));
+        assert_eq!(marked(&model).as_deref(), Some("TAS-3"));
+        // What is cancelled stays marked, so that it can be taken back.
+        keys(&mut model, "c");
+        model.take_run(run(["completed", "in_progress", "cancelled"]));
+        assert_eq!(marked(&model).as_deref(), Some("TAS-3"));
+        let taken_back = asked(keys(&mut model, "c"));
+        assert_eq!(taken_back.1, json!({"item": "TAS-3", "status": "remaining"}));
+        model.take_run(run(["completed", "remaining", "completed"]));
+        assert_eq!(marked(&model).as_deref(), Some("TAS-2"));
     }
 
     #[test]

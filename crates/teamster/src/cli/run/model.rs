@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) item_list: Vec<Item>,
     pub(super) notes: Vec<Note>,
     pub(super) open: Vec<Open>,
+    /// The workers that have no iteration.
+    pub(super) waiting: Vec<Waiting>,
     /// The newest first.
     pub(super) ended: Vec<Ended>,
     pub(super) messages: Option<Vec<Message>>,
@@ -64,7 +66,17 @@ pub(super) struct Open {
     pub(super) plans: bool,
     pub(super) item: Option<String>,
     pub(super) agent_phase: Option<String>,
+    /// What keeps its agent from going on.
+    pub(super) held_up: Option<String>,
     pub(super) spent: Option<Spent>,
+}
+
+/// A worker that waits, and what for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    pub(super) worker: u32,
+    pub(super) why: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -135,7 +147,7 @@ impl Run {
         items
     }
 
-    fn item(&self, id: &str) -> Option<&Item> {
+    pub(super) fn item(&self, id: &str) -> Option<&Item> {
         self.item_list.iter().find(|item| item.id == id)
     }
 }
@@ -161,7 +173,11 @@ impl Pane {
 pub(super) enum Writes {
     Message,
     NewItem,
-    Item(String),
+    /// An item, and what it said when that was begun.
+    Item {
+        id: String,
+        was: String,
+    },
     Note,
 }
 
@@ -218,13 +234,17 @@ pub(super) struct Model {
     /// Thoughts are shown whole.
     pub(super) unfolded: bool,
     pub(super) focus: Pane,
-    /// The item that `e` and `c` are about.
+    /// The item that the person has chosen; otherwise the first one is marked.
     pub(super) item: Option<String>,
     /// What is chosen in the other panes, by its place.
     pub(super) chosen: [usize; 3],
     pub(super) mode: Mode,
     /// What came of the last thing that was asked for.
     pub(super) says: Option<Result<String, String>>,
+    /// The hub is gone: it was so when we last heard of it.
+    pub(super) is_gone: bool,
+    /// What starts a hub.
+    pub(super) starts_hub: String,
 }
 
 impl Model {
@@ -243,6 +263,8 @@ impl Model {
             chosen: [0; 3],
             mode: Mode::Normal,
             says: None,
+            is_gone: false,
+            starts_hub: "teamster up -d".to_owned(),
         };
         model.take_run(run);
         model
@@ -250,12 +272,27 @@ impl Model {
 
     pub(super) fn take_run(&mut self, run: Run) {
         self.run = run;
-        let is_known = |id: &String| self.run.item(id).is_some();
-        if !self.item.as_ref().is_some_and(is_known) {
-            self.item = self.run.items().first().map(|item| item.id.clone());
+        // What is done is at the end, and would take the eye away from what matters now.
+        let is_wanted = |item: &Item| self.focus == Pane::Items || item.status != "completed";
+        let chosen = self.item.as_ref().and_then(|id| self.run.item(id));
+        if !chosen.is_some_and(is_wanted) {
+            self.item = None;
         }
         self.worker = self.worker.min(self.run.n_workers() - 1);
         self.next_feed();
+    }
+
+    /// Takes in what came of something that was asked for. What the person wrote for it in vain can be sent again.
+    pub(super) fn take_done(
+        &mut self,
+        says: Result<String, String>,
+        written: Option<(Writes, String)>,
+    ) {
+        let written = written.filter(|_| says.is_err());
+        if let (Some((what, text)), Mode::Normal) = (written, &self.mode) {
+            self.mode = Mode::Writing(what, Editor::with(&text));
+        }
+        self.says = Some(says);
     }
 
     /// Chooses whose stream is shown.
@@ -302,10 +339,11 @@ impl Model {
         format!("{id} {content}")
     }
 
-    /// Returns what the worker that is shown works on.
-    pub(super) fn works_on(&self) -> String {
-        let Some(open) = self.run.open.iter().find(|open| open.worker == self.worker) else {
-            return "idle".to_owned();
+    /// Returns what a worker works on, or why it does not.
+    pub(super) fn works_on(&self, worker: u32) -> String {
+        let Some(open) = self.run.open.iter().find(|open| open.worker == worker) else {
+            let waits = self.run.waiting.iter().find(|waits| waits.worker == worker);
+            return waits.map_or_else(|| "idle".to_owned(), |waits| waits.why.clone());
         };
         let about = match (open.plans, &open.item) {
             (true, _) => " · plans".to_owned(),
@@ -313,10 +351,35 @@ impl Model {
             (false, None) => String::new(),
         };
         let phase = match open.agent_phase.as_deref() {
+            _ if open.held_up.is_some() => {
+                format!(" · {}", open.held_up.as_deref().unwrap_or_default())
+            }
             Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
+            // Its agent is done, what comes after it is not.
+            Some("ended") => " · finishing".to_owned(),
             _ => String::new(),
         };
-        format!("iteration {} · {}{about}{phase}", open.number, open.agent)
+        format!("iteration {}{phase} · {}{about}", open.number, open.agent)
+    }
+
+    /// Returns what a worker works on in a line among those of others: its item matters most.
+    pub(super) fn works_on_briefly(&self, worker: u32) -> String {
+        let Some(open) = self.run.open.iter().find(|open| open.worker == worker) else {
+            return self.works_on(worker);
+        };
+        let state = match open.agent_phase.as_deref() {
+            _ if open.held_up.is_some() => open.held_up.as_deref().unwrap_or_default(),
+            Some("queued") => "is queued",
+            Some("ending") => "is being ended",
+            Some("ended") => "finishes",
+            _ => "works",
+        };
+        let about = match (open.plans, &open.item) {
+            (true, _) => "the plan".to_owned(),
+            (false, Some(id)) => self.item_line(id),
+            (false, None) => "chooses an item".to_owned(),
+        };
+        format!("#{} {state} · {about}", open.number)
     }
 
     /// Takes in records of an agent's transcript.
@@ -370,7 +433,10 @@ impl Model {
     }
 
     pub(super) fn chosen_item(&self) -> Option<&Item> {
-        self.item.as_ref().and_then(|id| self.run.item(id))
+        match &self.item {
+            Some(id) => self.run.item(id),
+            None => self.run.items().first().copied(),
+        }
     }
 
     /// Returns what is chosen, whole: its title and text.

@@ -6,14 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
 use super::keys::{self, Effect};
-use super::model::{Model, Run};
+use super::model::{Model, Run, Writes};
 use super::{code, ended, view};
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{Ended, say};
-use crate::client::{Client, in_path};
+use crate::client::{Client, Lost, in_path};
 use crate::clock::{Clock, SystemClock};
 use crate::config::DataFiles;
 use crate::tasks;
@@ -33,14 +34,23 @@ enum News {
         records: Vec<Value>,
         is_end: bool,
     },
-    Done(Result<String, String>),
-    /// The hub does not answer any more.
+    Done(Done),
+    /// The hub is gone, and is looked for.
+    Gone,
+    /// The run cannot be shown any more.
     Lost(anyhow::Error),
+}
+
+/// What came of something that was asked for.
+struct Done {
+    says: Result<String, String>,
+    /// What the person wrote for it.
+    written: Option<(Writes, String)>,
 }
 
 /// Something that is asked of the hub, one after the other.
 enum Asked {
-    Post { path: &'static str, body: Value, says: String },
+    Post { path: &'static str, body: Value, says: String, written: Option<(Writes, String)> },
     Resume,
 }
 
@@ -56,10 +66,11 @@ pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result
     let (news, mut told) = mpsc::channel(NEWS_MAX);
     let (asked, asking) = mpsc::channel(ASKED_MAX);
     let watcher =
-        tasks::spawn("watch a run", watch(client, name.to_owned(), run.seq, news.clone()));
+        tasks::spawn("watch a run", watch(data.clone(), client, run.clone(), news.clone()));
     let asker =
         tasks::spawn("steer a run", ask(data.clone(), name.to_owned(), asking, news.clone()));
-    let model = Model::new(run, SystemClock.now());
+    let mut model = Model::new(run, SystemClock.now());
+    model.starts_hub = data.call("up -d");
     let mut shown = Shown { data: data.clone(), screen, model, news, asked, reader: None };
     let left = shown.run(&mut told).await;
     let Shown { screen, model, reader, .. } = shown;
@@ -70,13 +81,13 @@ pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result
         .flatten()
         .for_each(JoinHandle::abort);
     match left? {
-        Left::Interrupted => {
-            let mut client = Client::connect(data).await?;
-            let stop = json!({"do": "stop", "now": true});
-            client.post(&format!("/api/runs/{}/steer", in_path(name)), &stop).await?;
-            let again = data.call(&format!("run --resume --name {name}"));
-            say(&format!("stopped; `{again}` goes on"));
-            Err(Ended(130).into())
+        Left::Interrupted => super::interrupt(data, name).await,
+        Left::Left if !model.run.is_over() && model.is_gone => {
+            let (up, watch) = (data.call("up -d"), data.call(&format!("watch {name}")));
+            say(&format!(
+                "the hub is gone; `{up}` starts it, {name} goes on then, and `{watch}` shows it"
+            ));
+            Ok(())
         }
         Left::Left if !model.run.is_over() => {
             let watch = data.call(&format!("watch {name}"));
@@ -144,7 +155,9 @@ impl Shown {
                     };
                     match effect {
                         Effect::Nothing => {}
-                        Effect::Ask { path, body, says } => self.ask(Asked::Post { path, body, says }),
+                        Effect::Ask { path, body, says, written } => {
+                            self.ask(Asked::Post { path, body, says, written });
+                        }
                         Effect::Resume => self.ask(Asked::Resume),
                         Effect::Leave => return Ok(Left::Left),
                         Effect::Interrupt => return Ok(Left::Interrupted),
@@ -156,18 +169,31 @@ impl Shown {
     }
 
     fn ask(&mut self, asked: Asked) {
-        if self.asked.try_send(asked).is_err() {
-            self.model.says = Some(Err("the hub is slow; try again".to_owned()));
-        }
+        let (asked, says) = if self.model.is_gone {
+            (Some(asked), "not sent: the hub is gone")
+        } else {
+            let refused = self.asked.try_send(asked).err();
+            (refused.map(TrySendError::into_inner), "not sent: the hub is slow; try again")
+        };
+        let written = match asked {
+            Some(Asked::Post { written, .. }) => written,
+            Some(Asked::Resume) => None,
+            None => return,
+        };
+        self.model.take_done(Err(says.to_owned()), written);
     }
 
     fn take(&mut self, news: News) -> anyhow::Result<()> {
         match news {
-            News::Run(run) => self.model.take_run(*run),
+            News::Run(run) => {
+                self.model.is_gone = false;
+                self.model.take_run(*run);
+            }
+            News::Gone => self.model.is_gone = true,
             News::Records { agent, records, is_end } => {
                 self.model.take_records(&agent, &records, is_end);
             }
-            News::Done(says) => self.model.says = Some(says),
+            News::Done(Done { says, written }) => self.model.take_done(says, written),
             News::Lost(error) => return Err(error),
         }
         Ok(())
@@ -189,48 +215,60 @@ impl Shown {
     }
 }
 
-/// Tells how the run stands whenever that changes.
-async fn watch(mut client: Client, name: String, seq: u64, news: mpsc::Sender<News>) {
-    let mut after = seq;
+/// Tells how the run stands whenever that changes, or that the hub is gone, until it is back.
+async fn watch(data: DataFiles, mut client: Client, run: Run, news: mpsc::Sender<News>) {
+    let path = format!("/api/runs/{}", in_path(&run.name));
+    let mut after = Some(run.seq);
     loop {
-        let path = format!("/api/runs/{}?after={after}&wait_ms={WAIT_MS}", in_path(&name));
-        let run = client.get(&path).await.and_then(parsed);
-        let next = match run {
+        let waits = after.map(|after| format!("?after={after}&wait_ms={WAIT_MS}"));
+        let run = client.get(&format!("{path}{}", waits.unwrap_or_default())).await;
+        let next = match run.and_then(parsed) {
             Ok(run) => {
-                after = run.seq;
+                after = Some(run.seq);
                 News::Run(Box::new(run))
             }
+            Err(error) if error.is::<Lost>() => News::Gone,
             Err(error) => News::Lost(error),
         };
-        let is_lost = matches!(next, News::Lost(_));
+        let (is_gone, is_lost) = (matches!(next, News::Gone), matches!(next, News::Lost(_)));
         if news.send(next).await.is_err() || is_lost {
             return;
         }
-        tokio::time::sleep(PAUSE).await;
+        if is_gone {
+            client.connect_again(&data).await;
+            // However it stands now, it is told at once.
+            after = None;
+        } else {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }
 
-/// Reads a transcript from its first record to its end.
+/// Reads a transcript from its first record to its end. If it cannot be read, the rest of the run can still be seen.
 async fn read(data: DataFiles, agent: String, news: mpsc::Sender<News>) {
     if let Err(error) = read_all(&data, &agent, &news).await {
-        let _ = news.send(News::Lost(error)).await;
+        let message = format!("its transcript cannot be read: {error:#}");
+        let records = vec![json!({"type": "trouble", "message": message})];
+        let _ = news.send(News::Records { agent, records, is_end: true }).await;
     }
 }
 
 async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> anyhow::Result<()> {
-    let mut client = Client::connect(data).await?;
+    let mut client = Client::connect_patiently(data).await;
     let (mut after, mut was_end) = (0, false);
     loop {
         let path =
             format!("/api/agents/{}/transcript?after={after}&wait_ms={WAIT_MS}", in_path(agent));
-        let mut page = client.get(&path).await?;
+        // That the hub is gone is told by whoever watches the run; the next one is asked for what is still missing.
+        let mut page = client.get_patiently(data, &path, || ()).await?;
         after = page["last"].as_u64().context("the hub's answer has no end")?;
         let records = match page["records"].take() {
             Value::Array(records) => records,
             _ => Vec::new(),
         };
         // What was written last may have come after the page was read.
-        let seems_end = records.is_empty() && page["live"] != true;
+        let is_live = page["live"] == true;
+        let seems_end = records.is_empty() && !is_live;
         let (is_end, n_records) = (seems_end && was_end, records.len());
         was_end = seems_end;
         if n_records > 0 || is_end {
@@ -239,7 +277,8 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
                 return Ok(());
             }
         }
-        if n_records < RECORDS_PAGE && !seems_end {
+        // Of one that has ended all is there.
+        if n_records < RECORDS_PAGE && is_live {
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -253,15 +292,19 @@ async fn ask(
     news: mpsc::Sender<News>,
 ) {
     while let Some(asked) = asking.recv().await {
-        let done = match asked {
-            Asked::Post { path, body, says } => {
+        let (done, written) = match asked {
+            Asked::Post { path, body, says, written } => {
                 let path = format!("/api/runs/{}/{path}", in_path(&name));
-                post(&data, &path, &body).await.map(|()| says)
+                (post(&data, &path, &body).await.map(|()| says), written)
             }
-            Asked::Resume => resume(&data, &name).await.map(|()| "it goes on".to_owned()),
+            Asked::Resume => (resume(&data, &name).await.map(|()| "it goes on".to_owned()), None),
         };
-        let done = done.map_err(|error| format!("{error:#}"));
-        if news.send(News::Done(done)).await.is_err() {
+        let says = done.map_err(|error| match error.downcast_ref::<Lost>() {
+            // When the hub is back, what is shown tells.
+            Some(lost) => format!("{lost}: it may have got this, or not"),
+            None => format!("{error:#}"),
+        });
+        if news.send(News::Done(Done { says, written })).await.is_err() {
             return;
         }
     }

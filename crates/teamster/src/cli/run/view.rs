@@ -11,7 +11,7 @@ use super::stream::Look;
 use teamster_core::spending::dollars;
 
 use crate::cli::budget;
-use crate::cli::screen::{clean, clean_line, cut, fill, width, wrap};
+use crate::cli::screen::{clean, clean_line, cut, fill, starts_hub, width, wrap};
 
 /// Where there are fewer columns, the side bar is below.
 const SIDE_FROM_COLUMNS: u16 = 66;
@@ -23,6 +23,8 @@ const ROWS_LEAST: usize = 3;
 /// Where everything is.
 struct Areas {
     head: Rect,
+    /// A line for each of several workers.
+    workers: Rect,
     stream: Rect,
     /// Between the stream and what is beside it.
     rule: Option<Rect>,
@@ -42,15 +44,28 @@ fn areas(model: &Model) -> Areas {
         let wide = wide.clamp(SIDE_COLUMNS_LEAST, SIDE_COLUMNS_MOST);
         let left = columns - wide - 1;
         let side = shared(model, Rect::new(left + 1, 1, wide, body));
-        let stream = Rect::new(0, 1, left, body);
-        return Areas { head, stream, rule: Some(Rect::new(left, 1, 1, body)), side, line, keys };
+        let (workers, stream) = below_workers(model, Rect::new(0, 1, left, body));
+        let rule = Some(Rect::new(left, 1, 1, body));
+        return Areas { head, workers, stream, rule, side, line, keys };
     }
     // Below the stream there is room for one of them.
     let pane = if model.focus == Pane::Stream { Pane::Items } else { model.focus };
     let below = body * 2 / 5;
-    let stream = Rect::new(0, 1, columns, body - below);
+    let (workers, stream) = below_workers(model, Rect::new(0, 1, columns, body - below));
     let side = vec![(pane, Rect::new(0, 1 + body - below, columns, below))];
-    Areas { head, stream, rule: None, side, line, keys }
+    Areas { head, workers, stream, rule: None, side, line, keys }
+}
+
+/// Leaves room for the lines of several workers above the stream, of which most is the stream's.
+fn below_workers(model: &Model, area: Rect) -> (Rect, Rect) {
+    let wanted = match model.run.n_workers() {
+        _ if model.run.is_over() => 0,
+        1 => 0,
+        n => u16::try_from(n).unwrap_or(u16::MAX),
+    };
+    let rows = wanted.min(area.height * 2 / 5);
+    let workers = Rect { height: rows, ..area };
+    (workers, Rect { y: area.y + rows, height: area.height - rows, ..area })
 }
 
 /// Shares an area among the panes that have something to show.
@@ -93,6 +108,7 @@ fn style(look: Look) -> Style {
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let areas = areas(model);
     put(frame, areas.head, 0, head(model, usize::from(areas.head.width)));
+    workers(frame, model, areas.workers);
     stream(frame, model, areas.stream);
     if let Some(rule) = areas.rule {
         for n in 0..usize::from(rule.height) {
@@ -155,6 +171,10 @@ fn head(model: &Model, columns: usize) -> Line<'static> {
         "open" => ("nobody works on it".to_owned(), Look::Dim),
         phase => (format!("over: {}", run.why.as_deref().unwrap_or(phase)), Look::Bad),
     };
+    let (phase, look) = match model.is_gone {
+        true => ("the hub is gone; trying again".to_owned(), Look::Bad),
+        false => (phase, look),
+    };
     let number = run.open.iter().map(|open| open.number).max();
     let number = number.or_else(|| run.ended.first().map(|ended| ended.number));
     let most = match (run.iterations, run.iterations_max) {
@@ -206,23 +226,30 @@ fn title(frame: &mut Frame<'_>, area: Rect, text: &str, has_focus: bool) {
     put(frame, area, 0, if has_focus { line.bold() } else { line.dim() });
 }
 
+/// Draws what each of several workers does; where there is no room for all, those around the one whose stream is shown.
+fn workers(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let (columns, rows) = (usize::from(area.width), u32::from(area.height));
+    let first = (model.worker + 1).saturating_sub(rows);
+    for (n, worker) in (first..model.run.n_workers()).take(usize::from(area.height)).enumerate() {
+        let is_shown = worker == model.worker;
+        let mark = if is_shown { "▸" } else { " " };
+        let does = clean_line(&model.works_on_briefly(worker));
+        let works = model.run.open.iter().any(|open| open.worker == worker);
+        let text = fill(&format!("{mark}{} {does}", worker + 1), columns);
+        let style = style(if works { Look::Plain } else { Look::Dim });
+        let style = if is_shown { style.bold() } else { style };
+        put(frame, area, n, Line::styled(text, style));
+    }
+}
+
 fn stream(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let workers: Vec<String> = match model.run.n_workers() {
-        1 => Vec::new(),
-        n => {
-            let shown = |worker: u32| match worker == model.worker {
-                true => format!("[{}]", worker + 1),
-                false => (worker + 1).to_string(),
-            };
-            (0..n).map(shown).collect()
-        }
+    let worker = match model.run.n_workers() {
+        1 => String::new(),
+        n => format!("worker {} of {n} · ", model.worker + 1),
     };
-    let workers = match workers.is_empty() {
-        true => String::new(),
-        false => format!("worker {} · ", workers.join(" ")),
-    };
-    let scrolled = if model.top.is_some() { " · End for the newest" } else { "" };
-    let text = format!(" {workers}{}{scrolled}", clean_line(&model.works_on()));
+    let scrolled = if model.top.is_some() { "End for the newest · " } else { "" };
+    let does = clean_line(&model.works_on(model.worker));
+    let text = format!(" {scrolled}{worker}{does}");
     title(frame, area, &text, model.focus == Pane::Stream);
     let (columns, rows) = room(area);
     let lines = match model.top {
@@ -385,7 +412,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
             let label = match what {
                 Writes::Message => "for the next iteration: ".to_owned(),
                 Writes::NewItem => "new item: ".to_owned(),
-                Writes::Item(id) => format!("{id}: "),
+                Writes::Item { id, .. } => format!("{id}: "),
                 Writes::Note => "note: ".to_owned(),
             };
             let (text, at) = editor.shown(columns.saturating_sub(width(&label)));
@@ -418,6 +445,9 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
                     0,
                     Line::styled(cut(&clean_line(text), columns), style(look)),
                 );
+            } else if model.is_gone {
+                let text = starts_hub(&model.starts_hub, "", columns);
+                put(frame, areas.line, 0, Line::styled(cut(&text, columns), style(Look::Bad)));
             }
             let pauses = matches!(model.run.phase.as_str(), "paused" | "stopping");
             if model.run.under_way {
@@ -429,7 +459,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
             keys.extend([("a", "add"), ("e", "edit"), ("c", "cancel"), ("n", "note")]);
             keys.extend([("Tab", "pane"), ("l", "thinking")]);
             if model.run.n_workers() > 1 {
-                keys.push(("1-9", "worker"));
+                keys.push(("w 1-9", "worker"));
             }
             last.extend([("?", "help"), ("q", "leave")]);
         }
@@ -445,7 +475,13 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
     let spans = shown.flat_map(|(key, does)| {
         [Span::from(key.to_string()).bold(), Span::from(format!(":{does} ")).dim()]
     });
-    let spans: Vec<Span<'_>> = spans.collect();
+    let mut spans: Vec<Span<'_>> = spans.collect();
+    // The line above is taken by what is written.
+    if let (Mode::Writing(..), Some(Err(text))) = (&model.mode, &model.says) {
+        let used: usize = spans.iter().map(|span| width(&span.content)).sum();
+        let text = cut(&clean_line(text), columns.saturating_sub(used + 1));
+        spans.push(Span::styled(format!(" {text}"), style(Look::Bad)));
+    }
     put(frame, areas.keys, 0, Line::from(spans));
 }
 
@@ -465,7 +501,7 @@ fn help() -> Vec<String> {
         "Tab ←→   another pane",
         "↑↓ j k   scroll, choose; PgUp PgDn Home End",
         "Enter    read what is chosen, whole",
-        "1-9      the worker whose stream is shown",
+        "1-9 w    the worker whose stream is shown; the next one",
         "l        show thinking whole, or one line of it",
         "",
         "q        leave; the run goes on",

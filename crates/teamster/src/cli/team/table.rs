@@ -76,7 +76,8 @@ pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
     let mut eyes = Eyes::of_the_person();
     // A program that reads it does not know whose home that is.
     eyes.home = eyes.home.filter(|_| width.is_some());
-    print(&plain(&rows(&teams.teams, &eyes), width.unwrap_or(usize::MAX)))
+    let rows = rows(&teams.teams, &eyes);
+    print(&width.map_or_else(|| uncut(&rows), |width| plain(&rows, width)))
 }
 
 /// Shows the table until the person has seen enough.
@@ -181,7 +182,7 @@ fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, seen: &mut Seen<'_>
     let n_queued: usize = talks().map(|talk| talk.queued).sum();
     let n_teams = teams.len();
     let foot = if seen.is_lost {
-        "the hub is gone; when it runs again, this goes on".to_owned()
+        "the hub is gone; `teamster up -d` starts it, and this goes on".to_owned()
     } else {
         format!("{n_teams} teams, {n_awake} agents awake, {n_queued} messages wait")
     };
@@ -241,6 +242,15 @@ impl Eyes {
 struct Shape {
     cells: [String; COLUMNS],
     color: Option<Color>,
+}
+
+impl Shape {
+    /// The same without what can be of any length.
+    fn without_words(&self) -> Self {
+        let mut cells = self.cells.clone();
+        cells[PATH..].iter_mut().for_each(String::clear);
+        Self { cells, color: self.color }
+    }
 }
 
 /// Returns a row for each conversation, and one for each team that has none.
@@ -327,6 +337,24 @@ fn plain(rows: &[Shape], width: usize) -> String {
     let head = line(&|n| HEAD[n].to_owned());
     let lines = rows.iter().map(|row| line(&|n| row.cells[n].clone()));
     std::iter::once(head).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Shows everything where nobody knows how wide it may be: what is long has a line of its own, below what it is about.
+fn uncut(rows: &[Shape]) -> String {
+    let short: Vec<Shape> = rows.iter().map(Shape::without_words).collect();
+    let table = plain(&short, usize::MAX);
+    let (head, shown) = table.split_once('\n').unwrap_or((&table, ""));
+    let head = head.split(HEAD[PATH]).next().unwrap_or_default().trim_end();
+    let mut lines = vec![head.to_owned()];
+    for (row, line) in rows.iter().zip(shown.lines()) {
+        lines.push(line.trim_end().to_owned());
+        let words = [&row.cells[PATH], &row.cells[PATH + 1]].into_iter();
+        let words: Vec<&str> = words.map(String::as_str).filter(|word| !word.is_empty()).collect();
+        if !words.is_empty() {
+            lines.push(format!("    {}", words.join("  ")));
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -421,10 +449,14 @@ mod tests {
     #[test]
     fn without_a_terminal_nothing_is_cut() {
         expect![[r#"
-            TEAM                STATE    ID      FROM                QUEUE TOLD LAST     PATH                       DESCRIPTION
-            api                 busy     CONV-8  operator            2     7    00:00:01 ~/code/api                 the backend that all others talk to
+            TEAM                STATE    ID      FROM                QUEUE TOLD LAST
+            api                 busy     CONV-8  operator            2     7    00:00:01
+                ~/code/api  the backend that all others talk to
                                 asleep   CONV-3  web                       7    00:00:01
-            mobile-applications asleep                                                   ~/code/mobile-applications
-            web                 starting CONV-19 mobile-applications 1     7    00:00:01 ~/code/web                 the web"#]].assert_eq(&plain(&rows(&teams(), &eyes()), usize::MAX));
+            mobile-applications asleep
+                ~/code/mobile-applications
+            web                 starting CONV-19 mobile-applications 1     7    00:00:01
+                ~/code/web  the web"#]]
+        .assert_eq(&uncut(&rows(&teams(), &eyes())));
     }
 }

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use teamster_core::conversation::{MESSAGE_BYTES_MAX, Refusal};
 use tokio::time::Instant;
 
-use super::word;
-use crate::cli::agent::in_our_words;
+use super::{hinted, word};
 use crate::cli::{Refused, connect_to_hub, print, say};
 use crate::client::{Client, Lost, in_path};
 use crate::config::DataFiles;
@@ -59,7 +58,7 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
     let asked =
         json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
     let told = client.post("/api/tells", &asked).await;
-    let told = told.map_err(|error| anyhow!("{}", in_our_words(&format!("{error:#}"))))?;
+    let told = told.map_err(|error| anyhow!("{}", hinted(&format!("{error:#}"))))?;
     let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
     let later = data.call(&format!("transcript {session}"));
     if args.no_wait {

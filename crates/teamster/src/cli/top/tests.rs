@@ -33,7 +33,9 @@ fn top() -> Top {
 
 fn shown(columns: u16, rows: u16, first: &mut usize) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("it is memory");
-    terminal.draw(|frame| draw(frame, &top(), "teamster answer", first)).expect("it is memory");
+    terminal
+        .draw(|frame| draw(frame, &top(), "teamster answer", None, first))
+        .expect("it is memory");
     terminal.backend().to_string()
 }
 
@@ -52,8 +54,8 @@ fn the_workspace_fits_a_small_terminal() {
         "                                                                                "
         "RUNS 2                                                                          "
         "name  phase    done  open  iterations  cost                                     "
-        "SPEC  working  2     4     3           $1.25  2 workers, 1 blocked, 1 messages …"
-        "old   stopped  1     0                 -      it was stopped                    "
+        "SPEC  working  2     4     3           -     2 workers, 1 blocked, 1 messages q…"
+        "old   stopped  1     0                 -     it was stopped                     "
         "                                                                                "
         "TEAMS 1, 1 agents awake, 2 messages wait                                        "
         "api                  busy      from operator, 2 queued                          "
@@ -82,8 +84,8 @@ fn the_workspace_on_a_large_terminal() {
         "                                                                                                                                                                                                        "
         "RUNS 2                                                                                                                                                                                                  "
         "name  phase    done  open  iterations  cost                                                                                                                                                             "
-        "SPEC  working  2     4     3           $1.25  2 workers, 1 blocked, 1 messages queued                                                                                                                   "
-        "old   stopped  1     0                 -      it was stopped                                                                                                                                            "
+        "SPEC  working  2     4     3           -     2 workers, 1 blocked, 1 messages queued                                                                                                                    "
+        "old   stopped  1     0                 -     it was stopped                                                                                                                                             "
         "                                                                                                                                                                                                        "
         "TEAMS 1, 1 agents awake, 2 messages wait                                                                                                                                                                "
         "api                  busy      from operator, 2 queued                                                                                                                                                  "

@@ -79,31 +79,31 @@ fn a_run_under_way_fits_a_small_terminal() {
         80,
         24,
         &expect![[r#"
-        "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
-        "━ worker [1] 2 · iteration 2 · worker-3 · TAS-1 … ━│─ Items: 2 open, 2 done, … ─"
-        "── iteration 2 · worker-3 · TAS-1 one, with words …│▸~ P2 TAS-1 one, with words…"
-        "· started, a-model                                 │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
-        "> was given its task (2 lines)                     │ ! P3 TAS-3 three           "
-        "~ First I look at what is there. Then I think abou…│ ✓ P1 TAS-4 four            "
-        "I begin with the first thing, which is 一 of       │ - P4 TAS-5 five            " Hidden by multi-width symbols: [(40, " ")]
-        "several, and say so in a text that is longer than a│─ Iterations: 2 ────────────"
-        "line.                                              │ 1 TAS-4 0123456 did four   "
-        "✓ src/a.rs +2 -1 → ok                              │ 0 plan - ✗ its agent is go…"
-        "* cargo test                                       │─ Notes: 2 ─────────────────"
-        "                                                   │ stuck: the tests need a te…"
-        "                                                   │ tip: remember the milk     "
-        "                                                   │─ Messages queued: 1 ───────"
-        "                                                   │ > mind the gap             "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                   │                            "
-        "                                                                                "
-        "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note ?:help q:leave      "
-    "#]],
+            "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
+            "▸1 #2 works · TAS-1 one, with words that go on and…│─ Items: 2 open, 2 done, … ─"
+            " 2 #3 is queued · chooses an item                  │▸~ P2 TAS-1 one, with words…"
+            "━ worker 1 of 2 · iteration 2 · worker-3 · TAS-1… ━│ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
+            "── iteration 2 · worker-3 · TAS-1 one, with words …│ ! P3 TAS-3 three           "
+            "· started, a-model                                 │ ✓ P1 TAS-4 four            "
+            "> was given its task (2 lines)                     │ - P4 TAS-5 five            "
+            "~ First I look at what is there. Then I think abou…│─ Iterations: 2 ────────────"
+            "I begin with the first thing, which is 一 of       │ 1 TAS-4 0123456 did four   " Hidden by multi-width symbols: [(40, " ")]
+            "several, and say so in a text that is longer than a│ 0 plan - ✗ its agent is go…"
+            "line.                                              │─ Notes: 2 ─────────────────"
+            "✓ src/a.rs +2 -1 → ok                              │ stuck: the tests need a te…"
+            "* cargo test                                       │ tip: remember the milk     "
+            "                                                   │─ Messages queued: 1 ───────"
+            "                                                   │ > mind the gap             "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                   │                            "
+            "                                                                                "
+            "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note ?:help q:leave      "
+        "#]],
     );
 }
 
@@ -117,17 +117,17 @@ fn a_run_under_way_uses_a_large_terminal() {
         50,
         &expect![[r#"
             "SPEC · working · iteration 3 (1 of 9) · 1:02:05                                                                                                            claude · opus · $0.15 of $5.00 · 90.4k tokens"
-            "━ worker [1] 2 · iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar ━━━━━━━━━━━━━━━━━━━━━━━━━│─ Items: 2 open, 2 done, 1 blocked ─────────────────────────────────────"
-            "── iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar                                        │▸~ P2 TAS-1 one, with words that go on and on beyond any side bar       "
-            "· started, a-model                                                                                                             │ · P2 TAS-2 二番目の項目 is wide (after TAS-1)                          " Hidden by multi-width symbols: [(141, " "), (143, " "), (145, " "), (147, " "), (149, " "), (151, " ")]
-            "> was given its task (2 lines)                                                                                                 │ ! P3 TAS-3 three                                                       "
-            "~ First I look at what is there.                                                                                               │ ✓ P1 TAS-4 four                                                        "
-            "~ Then I think about it for rather a long time.                                                                                │ - P4 TAS-5 five                                                        "
-            "I begin with the first thing, which is 一 of several, and say so in a text that is longer than a line.                         │─ Iterations: 2 ────────────────────────────────────────────────────────" Hidden by multi-width symbols: [(40, " ")]
-            "✓ src/a.rs +2 -1 → ok                                                                                                          │ 1 TAS-4 0123456 did four                                               "
-            "* cargo test                                                                                                                   │ 0 plan - ✗ its agent is gone                                           "
-            "                                                                                                                               │─ Notes: 2 ─────────────────────────────────────────────────────────────"
-            "                                                                                                                               │ stuck: the tests need a terminal and time                              "
+            "▸1 #2 works · TAS-1 one, with words that go on and on beyond any side bar                                                      │─ Items: 2 open, 2 done, 1 blocked ─────────────────────────────────────"
+            " 2 #3 is queued · chooses an item                                                                                              │▸~ P2 TAS-1 one, with words that go on and on beyond any side bar       "
+            "━ worker 1 of 2 · iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar ━━━━━━━━━━━━━━━━━━━━━━━━│ · P2 TAS-2 二番目の項目 is wide (after TAS-1)                          " Hidden by multi-width symbols: [(141, " "), (143, " "), (145, " "), (147, " "), (149, " "), (151, " ")]
+            "── iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar                                        │ ! P3 TAS-3 three                                                       "
+            "· started, a-model                                                                                                             │ ✓ P1 TAS-4 four                                                        "
+            "> was given its task (2 lines)                                                                                                 │ - P4 TAS-5 five                                                        "
+            "~ First I look at what is there.                                                                                               │─ Iterations: 2 ────────────────────────────────────────────────────────"
+            "~ Then I think about it for rather a long time.                                                                                │ 1 TAS-4 0123456 did four                                               "
+            "I begin with the first thing, which is 一 of several, and say so in a text that is longer than a line.                         │ 0 plan - ✗ its agent is gone                                           " Hidden by multi-width symbols: [(40, " ")]
+            "✓ src/a.rs +2 -1 → ok                                                                                                          │─ Notes: 2 ─────────────────────────────────────────────────────────────"
+            "* cargo test                                                                                                                   │ stuck: the tests need a terminal and time                              "
             "                                                                                                                               │ tip: remember the milk                                                 "
             "                                                                                                                               │─ Messages queued: 1 ───────────────────────────────────────────────────"
             "                                                                                                                               │ > mind the gap                                                         "
@@ -165,7 +165,7 @@ fn a_run_under_way_uses_a_large_terminal() {
             "                                                                                                                               │                                                                        "
             "                                                                                                                               │                                                                        "
             "                                                                                                                                                                                                        "
-            "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note Tab:pane l:thinking 1-9:worker ?:help q:leave                                                                                               "
+            "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note Tab:pane l:thinking w 1-9:worker ?:help q:leave                                                                                             "
         "#]],
     );
 }
@@ -177,23 +177,23 @@ fn where_it_is_narrow_the_side_bar_is_below() {
         40,
         16,
         &expect![[r#"
-        "SPEC · working · iterati… $0.15 of $5.00"
-        "━ worker [1] 2 · iteration 2 · worker… ━"
-        "> was given its task (2 lines)          "
-        "~ First I look at what is there. Then I…"
-        "I begin with the first thing, which is  "
-        "一 of several, and say so in a text that" Hidden by multi-width symbols: [(1, " ")]
-        "is longer than a line.                  "
-        "✓ src/a.rs +2 -1 → ok                   "
-        "* cargo test                            "
-        "─ Items: 2 open, 2 done, 1 blocked ─────"
-        "▸~ P2 TAS-1 one, with words that go on …"
-        " · P2 TAS-2 二番目の項目 is wide (after…" Hidden by multi-width symbols: [(13, " "), (15, " "), (17, " "), (19, " "), (21, " "), (23, " ")]
-        " ! P3 TAS-3 three                       "
-        " ✓ P1 TAS-4 four                        "
-        "                                        "
-        "p:pause m:message s:stop ?:help q:leave "
-    "#]],
+            "SPEC · working · iterati… $0.15 of $5.00"
+            "▸1 #2 works · TAS-1 one, with words tha…"
+            " 2 #3 is queued · chooses an item       "
+            "━ worker 1 of 2 · iteration 2 · worke… ━"
+            "I begin with the first thing, which is  "
+            "一 of several, and say so in a text that" Hidden by multi-width symbols: [(1, " ")]
+            "is longer than a line.                  "
+            "✓ src/a.rs +2 -1 → ok                   "
+            "* cargo test                            "
+            "─ Items: 2 open, 2 done, 1 blocked ─────"
+            "▸~ P2 TAS-1 one, with words that go on …"
+            " · P2 TAS-2 二番目の項目 is wide (after…" Hidden by multi-width symbols: [(13, " "), (15, " "), (17, " "), (19, " "), (21, " "), (23, " ")]
+            " ! P3 TAS-3 three                       "
+            " ✓ P1 TAS-4 four                        "
+            "                                        "
+            "p:pause m:message s:stop ?:help q:leave "
+        "#]],
     );
 }
 
@@ -216,23 +216,23 @@ fn a_run_that_is_over_says_why() {
         80,
         16,
         &expect![[r#"
-        "SPEC · over: it failed: its agent is gone · itera… $0.12 of $5.00 · 45.2k tokens"
-        "─ worker [1] 2 · idle ─────────────────────────────│━ Items: 2 open, 2 done, … ━"
-        "── iteration 1 · worker-2 · TAS-4 four             │▸~ P2 TAS-1 one, with words…"
-        "                                                   │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
-        "                                                   │ ! P3 TAS-3 three           "
-        "                                                   │ ✓ P1 TAS-4 four            "
-        "                                                   │ - P4 TAS-5 five            "
-        "                                                   │─ Iterations: 2 ────────────"
-        "                                                   │ 1 TAS-4 0123456 did four   "
-        "                                                   │ 0 plan - ✗ its agent is go…"
-        "                                                   │─ Notes: 2 ─────────────────"
-        "                                                   │ stuck: the tests need a te…"
-        "                                                   │ tip: remember the milk     "
-        "                                                   │                            "
-        "                                                                                "
-        "r:go on m:message a:add e:edit c:cancel n:note Tab:pane ?:help q:leave          "
-    "#]],
+            "SPEC · over: it failed: its agent is gone · itera… $0.12 of $5.00 · 45.2k tokens"
+            "─ worker 1 of 2 · idle ────────────────────────────│━ Items: 2 open, 2 done, … ━"
+            "── iteration 1 · worker-2 · TAS-4 four             │▸~ P2 TAS-1 one, with words…"
+            "                                                   │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
+            "                                                   │ ! P3 TAS-3 three           "
+            "                                                   │ ✓ P1 TAS-4 four            "
+            "                                                   │ - P4 TAS-5 five            "
+            "                                                   │─ Iterations: 2 ────────────"
+            "                                                   │ 1 TAS-4 0123456 did four   "
+            "                                                   │ 0 plan - ✗ its agent is go…"
+            "                                                   │─ Notes: 2 ─────────────────"
+            "                                                   │ stuck: the tests need a te…"
+            "                                                   │ tip: remember the milk     "
+            "                                                   │                            "
+            "                                                                                "
+            "r:go on m:message a:add e:edit c:cancel n:note Tab:pane ?:help q:leave          "
+        "#]],
     );
 }
 
@@ -271,31 +271,31 @@ fn what_is_written_and_read_is_shown() {
         80,
         24,
         &expect![[r#"
-        "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
-        "┌ Keys ────────────────────────────────────────────────────────────────────────┐"
-        "│ p        pause after what is under way; go on                                │"
-        "│ m        write a message for the next iteration                              │"
-        "│ s        stop after what is under way                                        │"
-        "│ S        stop now: its agents are ended                                      │"
-        "│ r        go on with a run that is over                                       │"
-        "│                                                                              │"
-        "│ a        add an item                                                         │"
-        "│ e        edit the item that is marked                                        │"
-        "│ c        cancel it; once more takes that back                                │"
-        "│ n        add a note                                                          │"
-        "│                                                                              │"
-        "│ Tab ←→   another pane                                                        │"
-        "│ ↑↓ j k   scroll, choose; PgUp PgDn Home End                                  │"
-        "│ Enter    read what is chosen, whole                                          │"
-        "│ 1-9      the worker whose stream is shown                                    │"
-        "│ l        show thinking whole, or one line of it                              │"
-        "│                                                                              │"
-        "│ q        leave; the run goes on                                              │"
-        "│ Ctrl-C   stop now, and leave                                                 │"
-        "└──────────────────────────────────────────────────────────────────────────────┘"
-        "                                                                                "
-        "any:close                                                                       "
-    "#]],
+            "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
+            "┌ Keys ────────────────────────────────────────────────────────────────────────┐"
+            "│ p        pause after what is under way; go on                                │"
+            "│ m        write a message for the next iteration                              │"
+            "│ s        stop after what is under way                                        │"
+            "│ S        stop now: its agents are ended                                      │"
+            "│ r        go on with a run that is over                                       │"
+            "│                                                                              │"
+            "│ a        add an item                                                         │"
+            "│ e        edit the item that is marked                                        │"
+            "│ c        cancel it; once more takes that back                                │"
+            "│ n        add a note                                                          │"
+            "│                                                                              │"
+            "│ Tab ←→   another pane                                                        │"
+            "│ ↑↓ j k   scroll, choose; PgUp PgDn Home End                                  │"
+            "│ Enter    read what is chosen, whole                                          │"
+            "│ 1-9 w    the worker whose stream is shown; the next one                      │"
+            "│ l        show thinking whole, or one line of it                              │"
+            "│                                                                              │"
+            "│ q        leave; the run goes on                                              │"
+            "│ Ctrl-C   stop now, and leave                                                 │"
+            "└──────────────────────────────────────────────────────────────────────────────┘"
+            "                                                                                "
+            "any:close                                                                       "
+        "#]],
     );
 }
 
@@ -337,7 +337,7 @@ fn scrolling_back_stays_where_it_is_while_more_comes() {
     more(&mut model, 0);
     model.top = scrolled(&model, -10);
     let before = shown(&mut model, 80, 24);
-    assert!(before.contains("line 70 ") && before.contains("line 89 "), "{before}");
+    assert!(before.contains("line 72 ") && before.contains("line 89 "), "{before}");
     more(&mut model, 100);
     assert_eq!(shown(&mut model, 80, 24), before);
     model.top = scrolled(&model, 200);
@@ -371,4 +371,53 @@ fn iterations_are_shown_one_after_the_other() {
     assert_eq!(model.wants(), Some("worker-5"));
     model.choose_worker(8);
     assert_eq!(model.worker, 1);
+}
+
+#[test]
+fn a_hub_that_is_gone_is_told_and_what_is_written_stays() {
+    let mut model = model_of(run());
+    model.is_gone = true;
+    let lines = |model: &mut Model| {
+        let shown = shown(model, 80, 24);
+        let lines: Vec<&str> = shown.lines().collect();
+        format!("{}\n{}\n{}", lines[0], lines[22], lines[23])
+    };
+    expect![[r#"
+        "SPEC · the hub is gone; trying again · iteration … $0.15 of $5.00 · 90.4k tokens"
+        "`teamster up -d` starts the hub                                                 "
+        "p:pause m:message s:stop S:now a:add e:edit c:cancel n:note ?:help q:leave      ""#]]
+    .assert_eq(&lines(&mut model));
+    let written = || Some((Writes::Message, "mind the gap".to_owned()));
+    model.take_done(Err("not sent: the hub is gone".to_owned()), written());
+    expect![[r#"
+        "SPEC · the hub is gone; trying again · iteration … $0.15 of $5.00 · 90.4k tokens"
+        "for the next iteration: mind the gap                                            "
+        "Enter:send Esc:cancel  not sent: the hub is gone                                ""#]]
+    .assert_eq(&lines(&mut model));
+    // Who writes something else by then is not disturbed, and what was sent is not sent again.
+    model.mode = Mode::Writing(Writes::Note, Editor::with("a note"));
+    model.take_done(Err("no".to_owned()), written());
+    assert!(matches!(&model.mode, Mode::Writing(Writes::Note, _)));
+    model.mode = Mode::Normal;
+    model.take_done(Ok("sent".to_owned()), written());
+    assert!(matches!(model.mode, Mode::Normal));
+}
+
+/// With more workers than rows, the one whose stream is shown is among those that are.
+#[test]
+fn a_worker_that_waits_says_why() {
+    let mut waits = run();
+    waits["workers"] = json!(12);
+    waits["waiting"] = (2..12)
+        .map(|worker| json!({"worker": worker, "why": "waits: the run is paused"}))
+        .collect();
+    let mut model = model_of(waits);
+    model.choose_worker(11);
+    let shown = shown(&mut model, 80, 24);
+    assert!(shown.contains("▸12 waits: the run is paused"), "{shown}");
+    assert!(shown.contains("━ worker 12 of 12 · waits: the run is paused"), "{shown}");
+    assert!(!shown.contains("works · TAS-1"), "{shown}");
+    model.choose_worker(0);
+    let shown = self::shown(&mut model, 80, 24);
+    assert!(shown.contains("▸1 #2 works · TAS-1") && shown.contains(" 3 waits:"), "{shown}");
 }
