@@ -33,6 +33,7 @@ mod remote;
 mod run_crash;
 mod run_edges;
 mod run_goose;
+mod run_headless;
 mod run_hooks;
 mod run_view;
 mod run_workers;
