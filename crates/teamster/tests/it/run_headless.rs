@@ -109,8 +109,14 @@ fn what_an_agent_says_and_does_is_printed_with_the_time_and_a_summary_at_the_end
 #[test]
 fn with_several_workers_each_line_says_whose_it_is() {
     let project = Project::start("");
-    project.write_aside("template.md", &TEMPLATE.replace("! write newest.txt {{iteration}}\n", ""));
-    let output = project.run(&["--workers", "2", "--iterations", "3"]);
+    // Each waits until the other has begun.
+    let home = project.world.home.path().to_string_lossy().into_owned();
+    let waits = format!(
+        "! run : > {home}/has-{{{{iteration}}}}; until test -e {home}/has-1 && test -e {home}/has-2; do sleep 0.05; done"
+    );
+    project
+        .write_aside("template.md", &TEMPLATE.replace("! write newest.txt {{iteration}}", &waits));
+    let output = project.run(&["--workers", "2", "--iterations", "2"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<&str> =
@@ -123,7 +129,7 @@ fn with_several_workers_each_line_says_whose_it_is() {
         ] {
             let has =
                 |line: &&str| line.starts_with(&format!("w{worker}  ")) && line.contains(&what);
-            assert!(lines.iter().any(|line| has(&line)), "{worker} {what}: {printed}");
+            assert!(lines.iter().any(has), "{worker} {what}: {printed}");
         }
     }
     assert!(lines[0].starts_with("    "), "{printed}");

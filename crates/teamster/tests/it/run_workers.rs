@@ -3,7 +3,7 @@
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -196,18 +196,22 @@ fn a_check_that_is_cut_off_is_made_again() {
     project.write_aside("check.sh", "test -e \"$0.go\" || { : > \"$0.waits\"; sleep 60; }");
     let check = format!("sh {}", project.aside("check.sh"));
     let waits = project.world.home.path().join("check.sh.waits");
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| project.run(&["--workers", "2", "--check", &check]));
-        while !waits.exists() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        project.world.hub.signal(rustix::process::Signal::TERM);
-        run.join().expect("it ends");
-    });
+    let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
+    let mut run = project.world.hub.command();
+    run.args(["run", &spec, "--headless", "--template", &template, "--workers", "2", "--dir"]);
+    run.arg(&project.path).args(["--check", &check]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    while !waits.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    project.world.hub.signal(rustix::process::Signal::TERM);
     project.write_aside("check.sh.go", "");
     project.world.hub.end(rustix::process::Signal::TERM);
     project.world.start_again();
-    until_said(&project.world, "no longer worked on: it is complete");
+    // Whoever follows it goes on with the next hub.
+    let output = run.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output).matches("no longer worked on").count(), 1, "{}", said(&output));
     let log = project.world.hub.ok(&["log"]);
     assert!(!log.contains("Bring in the work"), "{log}");
     assert_eq!(project.git(&["show", "HEAD:file one.txt"]), "file one");

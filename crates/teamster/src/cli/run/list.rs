@@ -154,7 +154,7 @@ mod tests {
         expect![[r#"
             id     type  iteration  by        note
             NOT-1  tip   3          worker-2  a b"#]]
-        .assert_eq(&notes(&[tip.clone()]));
+        .assert_eq(&notes(std::slice::from_ref(&tip)));
         expect![[r#"
             NOT-1  tip, by worker-2
             a
