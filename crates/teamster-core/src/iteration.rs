@@ -303,7 +303,11 @@ impl Event {
             }
             Self::Begun { iteration, worker, agent, plans, .. } => {
                 let what = if *plans { "plans" } else { "begins" };
-                let by = if *worker == 0 { String::new() } else { format!(", worker {worker}") };
+                // People count from 1; where there is only one, nobody asks.
+                let by = match worker {
+                    0 => String::new(),
+                    n => format!(", worker {}", n + 1),
+                };
                 crate::Summary::new("take", format!("iteration {iteration} {what} ({agent}{by})"))
             }
             Self::Ended { iteration, end } => {

@@ -183,9 +183,23 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
     view
 }
 
+/// All runs: those that are worked off, then those that were, both the newest first, then what people and agents only share.
+pub(super) fn all(state: &teamster_core::State) -> Vec<Value> {
+    let mut runs: Vec<_> = state.runs.iter().collect();
+    let begun_at = |run: &Run| run.drive.as_ref().map(|drive| drive.begun_at);
+    runs.sort_by_key(|(_, run)| std::cmp::Reverse((run.is_driven(), begun_at(run))));
+    let shown = runs.into_iter().map(|(name, run)| {
+        let mut line = line(state, name, run);
+        let is_over = run.drive.is_some() && !run.is_driven();
+        let last = run.iterations.ended().next_back().filter(|_| is_over);
+        line["ended_at"] = json!(last.map(|ended| ended.at));
+        line
+    });
+    shown.collect()
+}
+
 async fn list(State(api): State<Api>) -> Json<Value> {
-    let state = api.hub.state();
-    Json(state.runs.iter().map(|(name, run)| line(&state, name, run)).collect())
+    Json(all(&api.hub.state()).into())
 }
 
 #[derive(Debug, Deserialize)]

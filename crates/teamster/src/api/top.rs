@@ -67,8 +67,7 @@ async fn top(State(api): State<Api>, asked: Result<Query<TopQuery>, QueryRejecti
             "status": agent.outcome.as_ref().map(|outcome| outcome.status), "doing": doing,
         }));
     }
-    let runs: Vec<Value> =
-        state.runs.iter().map(|(name, run)| super::runs::line(&state, name, run)).collect();
+    let runs = super::runs::all(&state);
     let questions: Vec<Value> =
         state.questions.open().map(|question| super::questions::shown(question)).collect();
     Ok(Json(json!({

@@ -92,6 +92,9 @@ enum AgentVerb {
         /// Go on as it works
         #[arg(short, long)]
         follow: bool,
+        /// Print what it was told to do and nothing else, whole
+        #[arg(long, conflicts_with_all = ["follow", "json"])]
+        prompt: bool,
         /// Print JSON, a line for each record
         #[arg(long)]
         json: bool,
@@ -264,7 +267,10 @@ pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<(
 
 pub(super) async fn agent(data: &DataFiles, args: AgentArgs) -> anyhow::Result<()> {
     let (id, go_on, json) = match args.verb {
-        AgentVerb::Show { id, follow, json } => (id, follow, json),
+        AgentVerb::Show { id, prompt: true, .. } => {
+            return prompts(&mut connect_to_hub(data).await?, &id).await;
+        }
+        AgentVerb::Show { id, follow, json, prompt: false } => (id, follow, json),
         AgentVerb::Other(words) => {
             let id = words.first().map_or("ID", String::as_str);
             bail!(
@@ -284,6 +290,35 @@ pub(super) async fn agent(data: &DataFiles, args: AgentArgs) -> anyhow::Result<(
     }
     let agent = client.get(&path(&id)).await?;
     if agent["outcome"].is_null() { Ok(()) } else { print(&render::outcome(&agent)) }
+}
+
+/// Prints what an agent was told to do: what its program was given, or if that was not yet or is forgotten, its task.
+async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
+    let mut given: Vec<String> = Vec::new();
+    // Prompts that follow each other are one.
+    let (mut after, mut goes_on) = (0, false);
+    loop {
+        let page = client.get(&format!("{}/transcript?after={after}", path(id))).await?;
+        for record in page["records"].as_array().into_iter().flatten() {
+            let text = record["text"].as_str().filter(|_| record["type"] == "prompted");
+            match (text, given.last_mut().filter(|_| goes_on)) {
+                (Some(more), Some(last)) => last.push_str(more),
+                (Some(text), None) => given.push(text.to_owned()),
+                (None, _) => {}
+            }
+            goes_on = text.is_some();
+        }
+        let last = page["last"].as_u64().context("the hub's answer has no end")?;
+        if last == after {
+            break;
+        }
+        after = last;
+    }
+    if given.is_empty() {
+        let agent = client.get(&path(id)).await?;
+        given.extend(agent["prompt"].as_str().map(str::to_owned));
+    }
+    print(render::plain(&given.join("\n\n")).trim_end())
 }
 
 /// Prints the transcript, and goes on until the agent has ended if so told.

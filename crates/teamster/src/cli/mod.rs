@@ -85,9 +85,9 @@ enum Verb {
     Runs(run::RunsArgs),
     /// Tell, pause or stop a run
     Steer(run::SteerArgs),
-    /// Add or change an item of a run
+    /// List, show, add or change items of a run
     Item(run::ItemArgs),
-    /// Add, change or remove a note of a run
+    /// List, show, add, change or remove notes of a run
     Note(run::NoteArgs),
     /// Print the usual prompt of an iteration
     Template,

@@ -1,7 +1,9 @@
 //! `teamster run`, `runs`, `steer`, `item`, `note` and `template`: a spec worked off in iterations, watched and steered.
 
 mod editor;
+pub(super) mod headless;
 mod keys;
+mod list;
 mod model;
 pub(super) mod show;
 mod stream;
@@ -9,14 +11,14 @@ mod view;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use self::headless::{Follow, OnSignal};
 use super::screen::clean;
-use super::{connect_to_hub, dim, print, put, say, up};
-use crate::client::{Client, Lost, in_path};
+use super::{connect_to_hub, fitted, print, say, up};
+use crate::client::{Client, in_path};
 use crate::config::{self, DataFiles};
 use crate::work::prompt;
 
@@ -133,7 +135,8 @@ async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
         return show::show(data, &name).await;
     }
     let after = begun["commit"].as_u64().unwrap_or_default();
-    let follow = Follow { name: &name, json: args.json, after };
+    let on_signal = OnSignal::Stop;
+    let follow = Follow { name: &name, json: args.json, after, on_signal };
     follow.run(data, &mut client).await
 }
 
@@ -250,138 +253,6 @@ async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     Err(super::Ended(130).into())
 }
 
-/// Nobody may see what is printed, so a hub is not waited for forever.
-const GONE_MAX: Duration = Duration::from_secs(600);
-/// A hub that ends answers at once.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Prints what happens in a run until it is over.
-pub(super) struct Follow<'a> {
-    pub(super) name: &'a str,
-    pub(super) json: bool,
-    /// The last commit of the log before it began.
-    pub(super) after: u64,
-}
-
-impl Follow<'_> {
-    pub(super) async fn run(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
-        tokio::select! {
-            done = self.to_its_end(data, client) => done,
-            _ = tokio::signal::ctrl_c() => interrupt(data, self.name).await,
-        }
-    }
-
-    async fn to_its_end(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
-        let path = format!("/api/runs/{}", in_path(self.name));
-        let mut last = self.after;
-        loop {
-            newest_question = self.show_questions(data, client, newest_question).await?;
-            let request = format!("/api/log?after={last}&wait_ms=40000");
-            let page = self.get(data, client, &request).await?;
-            for line in page["lines"].as_array().into_iter().flatten() {
-                // One whose account has nothing left may wait for hours.
-                let parked = &line["event"]["agent"]["parked"]["id"];
-                if line["run"] == self.name || works_on(&view, parked) {
-                    self.show(line)?;
-                }
-            }
-            let is_more = page["last"].as_u64().is_some_and(|now| now != last);
-            last = page["last"].as_u64().unwrap_or(last);
-            let view = self.get(data, client, &path).await?;
-            let is_over =
-                view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty);
-            if is_over {
-                return self.end(data, client, last, &view).await;
-            }
-            if !is_more {
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-
-    /// Reads something of the hub, or of the next one, from where the last one was left.
-    async fn get(
-        &self,
-        data: &DataFiles,
-        client: &mut Client,
-        path: &str,
-    ) -> anyhow::Result<Value> {
-        loop {
-            let error = match client.get(path).await {
-                Err(error) if error.is::<Lost>() => error,
-                answer => return answer,
-            };
-            // A connection can end without the hub.
-            if let Ok(Some(again)) = Client::connect_if_running(data).await {
-                *client = again;
-                continue;
-            }
-            let up = data.call("up -d");
-            say(&format!("the hub is gone; `{up}` starts it, and {} goes on then", self.name));
-            let again = tokio::time::timeout(GONE_MAX, client.connect_again(data)).await;
-            again.map_err(|_| error.context("there is still no hub"))?;
-            say("the hub is back");
-        }
-    }
-
-    /// Prints what its agents wait for a person to decide, and how that is answered; of each once.
-    async fn show_questions(
-        &self,
-        data: &DataFiles,
-        client: &mut Client,
-        newest: u32,
-    ) -> anyhow::Result<u32> {
-        let page = client.get("/api/questions").await?;
-        let open = page["open"].as_array().cloned().unwrap_or_default();
-        let open: Vec<Value> =
-            open.into_iter().filter(|one| question::number(one) > newest).collect();
-        if open.is_empty() {
-            return Ok(newest);
-        }
-        let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
-        for asked in open.iter().filter(|asked| works_on(&view, &asked["agent"])) {
-            match self.json {
-                true => print(&json!({"question": asked}).to_string())?,
-                false => print(&question::shown(asked, data))?,
-            }
-        }
-        Ok(open.iter().map(question::number).max().unwrap_or(newest))
-    }
-
-    /// Prints the rest, and how it ended.
-    pub(super) async fn end(
-        &self,
-        data: &DataFiles,
-        client: &mut Client,
-        last: u64,
-        view: &Value,
-    ) -> anyhow::Result<()> {
-        let page = self.get(data, client, &format!("/api/log?after={last}")).await?;
-        for line in page["lines"].as_array().into_iter().flatten() {
-            if line["run"] == self.name {
-                self.show(line)?;
-            }
-        }
-        let phase = view["phase"].as_str().unwrap_or_default();
-        if self.json {
-            print(&view.to_string())?;
-        } else {
-            ended(data, self.name, phase, view["why"].as_str());
-        }
-        match code(phase) {
-            0 => Ok(()),
-            code => Err(super::Ended(code).into()),
-        }
-    }
-
-    fn show(&self, line: &Value) -> anyhow::Result<()> {
-        if self.json {
-            return print(&line.to_string());
-        }
-        print(&clean(line["summary"].as_str().unwrap_or_default()))
-    }
-}
-
 #[derive(Debug, clap::Args)]
 pub(super) struct RunsArgs {
     /// Print JSON
@@ -398,23 +269,7 @@ pub(super) async fn list(data: &DataFiles, args: RunsArgs) -> anyhow::Result<()>
     if runs.is_empty() {
         say(&format!("there are no runs; `{}` begins one", data.call("run SPEC.md")));
     }
-    for run in runs {
-        let word = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
-        let count = |status: &str| run["items"][status].as_u64().unwrap_or_default();
-        let n_open = count("remaining") + count("in_progress");
-        let n_done = count("completed") + count("cancelled");
-        let blocked = match count("blocked") {
-            0 => String::new(),
-            n => format!(", {n} blocked"),
-        };
-        print(&format!(
-            "{:<24} {:<16} {n_done} done, {n_open} open{blocked}  {}",
-            word("name"),
-            word("phase"),
-            dim(&word("file"))
-        ))?;
-    }
-    Ok(())
+    if runs.is_empty() { Ok(()) } else { print(&fitted(&list::runs(&runs))) }
 }
 
 #[derive(Debug, clap::Args)]
@@ -466,10 +321,10 @@ pub(super) async fn steer(data: &DataFiles, args: SteerArgs) -> anyhow::Result<(
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ItemArgs {
-    /// The run
+    /// The run; alone, its items are listed
     run: String,
 
-    /// The item, such as TAS-3; without it, a new one
+    /// The item, such as TAS-3, to be shown or changed; without it, a new one
     item: Option<String>,
 
     /// What it says
@@ -491,34 +346,72 @@ pub(super) struct ItemArgs {
     /// Make an item of this yak, which is shorn when the item is completed
     #[arg(long, value_name = "YAK", conflicts_with_all = ["item", "content", "status", "priority", "depends_on"])]
     yak: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) async fn item(data: &DataFiles, args: ItemArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let asked = json!({
-        "item": args.item, "content": args.content, "status": args.status, "priority": args.priority,
-        "depends_on": args.depends_on, "yak": args.yak,
-    });
-    let view = client.post(&format!("/api/runs/{}/items", in_path(&args.run)), &asked).await?;
-    for item in view["item_list"].as_array().into_iter().flatten() {
-        let word = |name: &str| item[name].as_str().unwrap_or_default();
-        put(&format!(
-            "[P{}] {} {:<12} {}\n",
-            item["priority"],
-            word("id"),
-            word("status"),
-            clean(word("content"))
-        ))?;
+    let run = format!("/api/runs/{}", in_path(&args.run));
+    let says = [&args.content, &args.status, &args.depends_on, &args.yak];
+    let changes = args.priority.is_some() || says.into_iter().any(Option::is_some);
+    let view = if changes {
+        let asked = json!({
+            "item": args.item, "content": args.content, "status": args.status, "priority": args.priority,
+            "depends_on": args.depends_on, "yak": args.yak,
+        });
+        client.post(&format!("{run}/items"), &asked).await?
+    } else {
+        client.get(&run).await?
+    };
+    match args.item.filter(|_| !changes) {
+        Some(id) => one(&view["item_list"], &id, "item", args.json, list::item),
+        None => listed(&view["item_list"], "items", args.json, list::items),
     }
-    Ok(())
+}
+
+/// Prints a list of something of a run.
+fn listed(
+    all: &Value,
+    what: &str,
+    as_json: bool,
+    shown: impl Fn(&[Value]) -> String,
+) -> anyhow::Result<()> {
+    match all.as_array().map(Vec::as_slice).unwrap_or_default() {
+        all if as_json => print(&Value::from(all).to_string()),
+        [] => {
+            say(&format!("there are no {what} yet"));
+            Ok(())
+        }
+        all => print(&fitted(&shown(all))),
+    }
+}
+
+/// Prints one of them, whole.
+fn one(
+    all: &Value,
+    id: &str,
+    what: &str,
+    as_json: bool,
+    shown: impl Fn(&Value) -> String,
+) -> anyhow::Result<()> {
+    let is_it =
+        |one: &&Value| one["id"].as_str().is_some_and(|known| known.eq_ignore_ascii_case(id));
+    match all.as_array().into_iter().flatten().find(is_it) {
+        Some(found) if as_json => print(&found.to_string()),
+        Some(found) => print(&shown(found)),
+        None => bail!("there is no {what} {id:?}; without it, they are listed"),
+    }
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct NoteArgs {
-    /// The run
+    /// The run; alone, its notes are listed
     run: String,
 
-    /// The note, such as NOT-3; without it, a new one
+    /// The note, such as NOT-3, to be shown, changed or removed; without it, a new one
     note: Option<String>,
 
     /// What it says
@@ -532,19 +425,28 @@ pub(super) struct NoteArgs {
     /// Remove it
     #[arg(long)]
     remove: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) async fn note(data: &DataFiles, args: NoteArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let asked = json!({
-        "note": args.note, "content": args.content, "type": args.kind, "remove": args.remove,
-    });
-    let view = client.post(&format!("/api/runs/{}/notes", in_path(&args.run)), &asked).await?;
-    for note in view["notes"].as_array().into_iter().flatten() {
-        let word = |name: &str| note[name].as_str().unwrap_or_default();
-        put(&format!("{} [{}] {}\n", word("id"), word("type"), clean(word("content"))))?;
+    let run = format!("/api/runs/{}", in_path(&args.run));
+    let changes = args.content.is_some() || args.kind.is_some() || args.remove;
+    let view = if changes {
+        let asked = json!({
+            "note": args.note, "content": args.content, "type": args.kind, "remove": args.remove,
+        });
+        client.post(&format!("{run}/notes"), &asked).await?
+    } else {
+        client.get(&run).await?
+    };
+    match args.note.filter(|_| !changes) {
+        Some(id) => one(&view["notes"], &id, "note", args.json, list::note),
+        None => listed(&view["notes"], "notes", args.json, list::notes),
     }
-    Ok(())
 }
 
 pub(super) fn template() -> anyhow::Result<()> {

@@ -1,8 +1,7 @@
 //! `teamster watch`: a run that somebody has begun, watched and steered.
 
-use serde_json::Value;
-
-use super::run::{Follow, has_whole_terminal, show};
+use super::run::headless::{Follow, OnSignal, is_over};
+use super::run::{has_whole_terminal, show};
 use super::{connect_to_hub, say};
 use crate::client::in_path;
 use crate::config::DataFiles;
@@ -27,20 +26,16 @@ pub(super) async fn run(data: &DataFiles, args: WatchArgs) -> anyhow::Result<()>
     }
     let mut client = connect_to_hub(data).await?;
     let view = client.get(&format!("/api/runs/{}", in_path(&args.run))).await?;
-    if !args.json {
+    if !args.json && !is_over(&view) {
         let count = |status: &str| view["items"][status].as_u64().unwrap_or_default();
         let n_open = count("remaining") + count("in_progress");
         let phase = view["phase"].as_str().unwrap_or_default();
         say(&format!("{}: {phase}, {} done, {n_open} open", args.run, count("completed")));
     }
     let after = view["commit"].as_u64().unwrap_or_default();
-    let follow = Follow { name: &args.run, json: args.json, after };
+    let follow = Follow { name: &args.run, json: args.json, after, on_signal: OnSignal::Leave };
     if is_over(&view) {
-        return follow.end(data, &mut client, after, &view).await;
+        return follow.end(data, &view);
     }
     follow.run(data, &mut client).await
-}
-
-fn is_over(view: &Value) -> bool {
-    view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty)
 }

@@ -34,6 +34,7 @@ mod run_agents;
 mod run_crash;
 mod run_edges;
 mod run_goose;
+mod run_headless;
 mod run_hooks;
 mod run_view;
 mod run_workers;

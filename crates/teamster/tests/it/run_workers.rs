@@ -198,16 +198,19 @@ fn a_check_that_is_cut_off_is_made_again() {
     let waits = project.world.home.path().join("check.sh.waits");
     let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
     let mut run = project.world.hub.command();
-    run.args(["run", &spec, "--headless", "--template", &template, "--workers", "2"]);
-    run.args(["--check", &check, "--dir"]).arg(&project.path);
-    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    run.args(["run", &spec, "--headless", "--template", &template, "--workers", "2", "--dir"]);
+    run.arg(&project.path).args(["--check", &check]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     while !waits.exists() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     project.world.hub.end(rustix::process::Signal::TERM);
     project.write_aside("check.sh.go", "");
     project.world.start_again();
-    assert!(run.wait().expect("it ends").success());
+    // Whoever follows it goes on with the next hub.
+    let output = run.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output).matches("no longer worked on").count(), 1, "{}", said(&output));
     let log = project.world.hub.ok(&["log"]);
     assert!(!log.contains("Bring in the work"), "{log}");
     assert_eq!(project.git(&["show", "HEAD:file one.txt"]), "file one");

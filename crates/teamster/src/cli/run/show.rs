@@ -54,7 +54,7 @@ enum Asked {
     Resume,
 }
 
-fn parsed(view: Value) -> anyhow::Result<Run> {
+pub(super) fn parsed(view: Value) -> anyhow::Result<Run> {
     serde_json::from_value(view).context("the hub is of another version; restart it")
 }
 

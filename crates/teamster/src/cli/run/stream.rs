@@ -98,6 +98,20 @@ impl Entry {
             What::Said(look, text) => vec![(*look, cut(text, columns))],
         }
     }
+
+    /// Returns it as one line, the first of what was said; thoughts have none.
+    fn line(&self, columns: usize) -> Option<String> {
+        match &self.what {
+            What::Thought { .. } => None,
+            What::Text { text, .. } => text
+                .lines()
+                .find(|line| !line.trim().is_empty())
+                .map(|line| cut(line.trim(), columns)),
+            What::Head(_) | What::Call { .. } | What::Said(..) => {
+                self.lines(columns, false).pop().map(|(_, line)| line)
+            }
+        }
+    }
 }
 
 /// The newest part of what an agent, or one worker's agents one after the other, said and did.
@@ -128,6 +142,30 @@ impl Stream {
 
     pub(super) fn head(&mut self, text: &str) {
         self.push(What::Head(short(text)));
+    }
+
+    /// Takes out what will not change any more, or everything, a line for each.
+    pub(super) fn drain(&mut self, everything: bool, columns: usize) -> Vec<String> {
+        let last = self.last;
+        let is_done = |entry: &Entry| match &entry.what {
+            // There may be more of it.
+            What::Text { .. } | What::Thought { .. } => everything || entry.number != last,
+            What::Call { ok, .. } => everything || ok.is_some(),
+            What::Head(_) | What::Said(..) => true,
+        };
+        let (done, rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.entries).into_iter().partition(is_done);
+        self.bytes = rest.iter().map(|entry| entry.what.bytes()).sum();
+        self.entries = rest;
+        done.iter().filter_map(|entry| entry.line(columns)).collect()
+    }
+
+    /// Returns the newest call that nothing has come of yet.
+    pub(super) fn calls(&self) -> Option<&str> {
+        self.entries.iter().rev().find_map(|entry| match &entry.what {
+            What::Call { title, ok: None, .. } => Some(title.as_str()),
+            _ => None,
+        })
     }
 
     fn push(&mut self, what: What) {

@@ -1,0 +1,127 @@
+//! How a run ended, at a glance.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use teamster_core::Timestamp;
+use teamster_core::spending::dollars;
+
+use super::tells::span;
+use crate::cli::budget;
+use crate::cli::run::model::Run;
+use crate::cli::screen::{clean_line, cut};
+
+/// As much of an item, and of a sentence about what is left, as is shown.
+const ITEM_COLUMNS: usize = 100;
+const LEFT_COLUMNS: usize = 400;
+/// As many blocked items as are shown.
+const BLOCKED_MAX: usize = 20;
+
+/// Tells what came of a run.
+pub(super) fn of(run: &Run, view: &Value) -> String {
+    let why = run.why.as_deref().map_or_else(|| run.phase.clone(), clean_line);
+    let n_done = run.n_items(&["completed", "cancelled"]);
+    let n_open = run.n_items(&["remaining", "in_progress"]);
+    let blocked: Vec<_> = run.item_list.iter().filter(|item| item.status == "blocked").collect();
+    let mut items = format!("{n_done} done, {n_open} open");
+    if !blocked.is_empty() {
+        let _ = write!(items, ", {} blocked", blocked.len());
+    }
+    let Some(begun_at) = run.begun_at else {
+        return format!("{}: {items}; nobody works it off", run.name);
+    };
+    let mut text = format!("{}: {why}", run.name);
+    let mut row = |title: &str, what: &str| {
+        let _ = write!(text, "\n  {title:<11} {what}");
+    };
+    let ended = run.ended.iter().filter(|ended| ended.ended_at >= begun_at && !ended.plans);
+    let n_failed = ended.clone().filter(|ended| ended.failed.is_some()).count();
+    let n_commits = ended.filter(|ended| ended.commit.is_some()).count();
+    let n_iterations = run.iterations.unwrap_or_default();
+    let mut iterations = n_iterations.to_string();
+    if let Some(max) = run.iterations_max {
+        let _ = write!(iterations, " of {max}");
+    }
+    if n_failed > 0 {
+        let _ = write!(iterations, ", {n_failed} failed");
+    }
+    row("iterations", &iterations);
+    // Only the newest are at hand.
+    let more = if n_iterations as usize > run.ended.len() { "at least " } else { "" };
+    row("commits", &format!("{more}{n_commits}"));
+    row("items", &items);
+    for item in blocked.iter().take(BLOCKED_MAX) {
+        let line = format!("{} is blocked: {}", item.id, clean_line(&item.content));
+        row("", &cut(&line, ITEM_COLUMNS));
+    }
+    if blocked.len() > BLOCKED_MAX {
+        row("", &format!("and {} more", blocked.len() - BLOCKED_MAX));
+    }
+    let cost = budget::cost(&run.spent());
+    row(
+        "cost",
+        &match run.budget_microdollars {
+            Some(budget) => format!("{cost} of {}", dollars(budget)),
+            None if cost == "-" => "nothing that is known".to_owned(),
+            None => cost,
+        },
+    );
+    if let Some(took_ms) = run.took_ms(Timestamp(begun_at)) {
+        row("time", &span(took_ms));
+    }
+    let left = view["left"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for (n, left) in left.enumerate() {
+        row(if n == 0 { "left" } else { "" }, &cut(&clean_line(left), LEFT_COLUMNS));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+    use teamster_core::spending::Spent;
+
+    use super::*;
+
+    fn shown(view: &Value) -> String {
+        of(&serde_json::from_value(view.clone()).unwrap(), view)
+    }
+
+    #[test]
+    fn what_came_of_a_run_is_told_with_what_is_left() {
+        let mut view = json!({
+            "name": "SPEC", "phase": "completed", "why": "it is complete", "under_way": false, "begun_at": 1_000,
+            "iterations": 3, "iterations_max": 10, "budget_microdollars": 5_000_000,
+            "spent": Spent { microdollars: 1_230_000, n_priced: 4, ..Spent::default() },
+            "item_list": [
+                {"id": "TAS-1", "content": "one", "status": "completed"},
+                {"id": "TAS-2", "content": "two", "status": "cancelled"},
+                {"id": "TAS-3", "content": format!("For the person:\n\u{1b}[31m{}", "x".repeat(200)), "status": "blocked"},
+                {"id": "TAS-4", "content": "four", "status": "remaining"},
+            ],
+            "ended": [
+                {"number": 3, "ended_at": 3_700_000, "failed": "why not"},
+                {"number": 2, "ended_at": 60_000, "commit": "abc"},
+                {"number": 1, "ended_at": 50_000, "commit": "def"},
+                {"number": 0, "plans": true, "ended_at": 40_000},
+                {"number": 7, "ended_at": 500, "commit": "of an earlier time"},
+            ],
+            "left": ["the branch teamster/run-SPEC/iteration-3 is not on main", "README has changes that nobody committed"],
+        });
+        expect![[r#"
+            SPEC: it is complete
+              iterations  3 of 10, 1 failed
+              commits     2
+              items       2 done, 1 open, 1 blocked
+                          TAS-3 is blocked: For the person: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+              cost        $1.23 of $5.00
+              time        61 min 39 s
+              left        the branch teamster/run-SPEC/iteration-3 is not on main
+                          README has changes that nobody committed"#]]
+        .assert_eq(&shown(&view));
+        // A list that nobody works off has no end, and no way to go on with it.
+        view["begun_at"] = Value::Null;
+        expect!["SPEC: 2 done, 1 open, 1 blocked; nobody works it off"].assert_eq(&shown(&view));
+    }
+}
