@@ -295,8 +295,7 @@ struct Begin {
     spec: String,
     file: String,
     directory: String,
-    /// It goes on, on the terms that it had where no others are said. What was used of a limit stays used, unless the limit
-    /// is said anew.
+    /// It goes on, on the terms that it had where no others are said. What was spent stays spent.
     #[serde(default)]
     resume: bool,
     program: Option<String>,
@@ -337,17 +336,20 @@ async fn begin(
     let state = api.hub.state();
     let drive = state.runs.get(&name).drive.as_ref().filter(|_| asked.resume);
     let before = drive.map(|drive| &*drive.terms);
-    let iterations = match (asked.iterations, drive) {
-        (None, Some(drive)) => {
-            left(drive.terms.iterations.map(u64::from), drive.n_iterations.into())
-                .map_err(|_| bad("its iterations are used up; give it more with --iterations"))?
-                .map(|left| u32::try_from(left).unwrap_or(u32::MAX))
-        }
-        (iterations, _) => iterations,
-    };
+    // Whoever goes on with one that has used its iterations up wants more of them; money is given only by saying so.
+    let iterations = asked.iterations.or_else(|| {
+        let left = drive.and_then(|drive| drive.terms.iterations?.checked_sub(drive.n_iterations));
+        left.filter(|left| *left > 0)
+    });
     let microdollars = match (asked.microdollars, drive) {
-        (None, Some(drive)) => left(drive.terms.microdollars, drive.spent.microdollars)
-            .map_err(|_| bad("its budget is spent; give it more with --budget"))?,
+        (None, Some(drive)) => {
+            let spent = drive.spent.microdollars;
+            let left = drive.terms.microdollars.map(|budget| budget.saturating_sub(spent));
+            if left == Some(0) {
+                return Err(bad("its budget is spent; give it more with --budget"));
+            }
+            left
+        }
         (microdollars, _) => microdollars,
     };
     let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
@@ -409,14 +411,6 @@ async fn begin(
     }
     view["commit"] = head.number.into();
     Ok(Json(view))
-}
-
-/// Returns what is left of a limit, if there is one; an error if it is used up.
-fn left(limit: Option<u64>, used: u64) -> Result<Option<u64>, ()> {
-    match limit {
-        Some(limit) if used >= limit => Err(()),
-        limit => Ok(limit.map(|limit| limit - used)),
-    }
 }
 
 /// Refuses a check that would never be run, or could not be.

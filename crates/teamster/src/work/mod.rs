@@ -37,7 +37,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// After an iteration that failed, the next waits at least so long, twice as long after each more.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// So often it is tried to look at the files before an iteration.
-const PREPARES_MAX: u32 = 4;
+const PREPARES_MAX: u32 = 3;
 /// As much of a summary as is a commit's first line.
 const SUBJECT_CHARS_MAX: usize = 72;
 
@@ -383,12 +383,13 @@ impl<'a> Course<'a> {
             return;
         }
         let mut prepared = self.prepared(&drive, worker).await;
-        for n_tries in 1..PREPARES_MAX {
+        for _ in 1..PREPARES_MAX {
             if prepared.is_ok() {
                 break;
             }
-            if !self.waited(n_tries).await {
-                return;
+            tokio::select! {
+                () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
+                () = self.shared.stop.cancelled() => return,
             }
             prepared = self.prepared(&drive, worker).await;
         }

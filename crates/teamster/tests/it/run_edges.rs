@@ -265,8 +265,8 @@ fn a_run_is_not_complete_before_all_is_committed() {
         "! call session-complete\n! run test {{iteration}} = 1 || git config filter.x.clean cat";
     project.write_aside("template.md", &TEMPLATE.replace("! call session-complete", harm));
     let output = project.run(&[]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("not all is committed"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    assert!(said(&output).contains("not all of it is committed"), "{}", said(&output));
     assert_eq!(project.commits().len(), 2);
     let output = project.world.hub.run(&["run", "--resume", "--name", "SPEC", "--headless"]);
     assert!(output.status.success(), "{}", said(&output));

@@ -71,7 +71,7 @@ fn each_hook_runs_at_its_moment_and_texts_stay_texts() {
     assert_eq!(commits[1].1, ["1.txt"]);
     let text = project.git(&["log", "-1", "--skip=1", "--format=%B"]);
     assert!(text.starts_with("$(touch pwned) `touch pwned` '; touch pwned; ' "), "{text}");
-    assert!(text.ends_with("\n\nTeamster-Iteration: SPEC#1"), "{text}");
+    assert!(text.ends_with("\nTeamster-Iteration: SPEC#1"), "{text}");
     assert_numbered(&last_view(&output));
 }
 
