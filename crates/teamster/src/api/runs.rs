@@ -23,7 +23,6 @@ use teamster_mcp::hub::wait;
 
 use super::{Answer, Api, Given, InPath, LOG_WAIT_MAX, Problem, submit};
 use crate::agents;
-use crate::work::hooks::{Hooks, Trust};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
 const ITEMS_SHOWN: usize = 500;
@@ -55,14 +54,7 @@ fn phase(run: &Run) -> &'static str {
         Some(Phase::Working) => "working",
         Some(Phase::Paused) => "paused",
         Some(Phase::Stopping) => "stopping",
-        Some(Phase::Over(why)) => match why {
-            drive::Why::Completed => "completed",
-            drive::Why::IterationsUsed => "iterations-used",
-            drive::Why::BudgetSpent => "budget-spent",
-            drive::Why::Stopped => "stopped",
-            drive::Why::Idle => "idle",
-            drive::Why::Failed { .. } => "failed",
-        },
+        Some(Phase::Over(why)) => why.as_str(),
     }
 }
 
@@ -88,7 +80,7 @@ pub(super) fn line(name: &RunName, run: &Run) -> Value {
 }
 
 /// All of a run that a view of it shows.
-fn shown(state: &teamster_core::State, name: &RunName) -> Value {
+fn shown(api: &Api, state: &teamster_core::State, name: &RunName) -> Value {
     let run = state.runs.get(name);
     let mut view = line(name, run);
     let items = run.items.ranked_after(None).take(ITEMS_SHOWN).map(|item| {
@@ -113,10 +105,12 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
     view["notes"] = notes[notes.len().saturating_sub(NOTES_SHOWN)..].into();
     let open = run.iterations.open().map(|open| {
         let agent = state.agents.get(open.agent.as_str());
+        let waits = agent.and_then(|agent| api.queue.waits_for(state, agent));
         json!({
             "number": open.number, "worker": open.worker, "agent": open.agent.as_str(), "plans": open.plans,
             "item": open.item.map(|item| item.to_string()), "begun_at": open.begun_at,
             "agent_phase": agent.map(|agent| agent.phase.as_str()), "spent": agent.map(|agent| agent.spent),
+            "waits_for": waits.as_ref().map(ToString::to_string), "waits_until": waits.and_then(|waits| waits.until()),
         })
     });
     view["open"] = open.collect();
@@ -138,6 +132,12 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
             .collect::<Value>()
     });
     view["messages"] = messages.unwrap_or_default();
+    let warnings = run.drive.as_ref().map(|drive| {
+        let warning =
+            |one: &drive::Warning| json!({"number": one.number, "says": one.says, "at": one.at});
+        drive.warnings.iter().map(warning).collect::<Value>()
+    });
+    view["warnings"] = warnings.unwrap_or_default();
     view["seq"] = state.seq().into();
     view
 }
@@ -171,7 +171,7 @@ async fn show(
     }
     if wait_ms > 0 {
         let at_most = Duration::from_millis(wait_ms).min(LOG_WAIT_MAX);
-        let seen = shown(&api.hub.state(), &name);
+        let seen = shown(&api, &api.hub.state(), &name);
         // What happened before we began to wait is answered at once.
         if after >= seen["seq"].as_u64().unwrap_or_default() {
             let topic = Topic::Run(name.clone());
@@ -191,7 +191,7 @@ async fn show(
     }
     // Noted before the view is made: from here on the log tells what changes it.
     let head = api.log.head().await?;
-    let mut view = shown(&api.hub.state(), &name);
+    let mut view = shown(&api, &api.hub.state(), &name);
     view["commit"] = head.number.into();
     Ok(Json(view))
 }
@@ -217,6 +217,7 @@ struct Begin {
     commits: Option<bool>,
     check: Option<Vec<String>>,
     template: Option<String>,
+    plan_template: Option<String>,
     extra: Option<String>,
 }
 
@@ -236,7 +237,11 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
-    let texts = [&asked.extra, &asked.template];
+    let templates = [&asked.template, &asked.plan_template];
+    if templates.into_iter().flatten().any(|text| text.trim().is_empty()) {
+        return Err(bad("the template is empty; `teamster template` prints the usual one"));
+    }
+    let texts = [&asked.extra, &asked.template, &asked.plan_template];
     let is_long = texts.into_iter().flatten().any(|text| text.len() > TEMPLATE_BYTES_MAX)
         || asked.check.iter().flatten().map(String::len).sum::<usize>() > CHECK_BYTES_MAX;
     if is_long || asked.check.iter().flatten().any(|word| word.contains('\0')) {
@@ -270,6 +275,7 @@ async fn begin(
     let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
     let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
     let template = asked.template.map(Into::into);
+    let plan_template = asked.plan_template.map(Into::into);
     let extra = asked.extra.map(Into::into);
     let terms = Terms {
         spec: asked.spec.into(),
@@ -283,20 +289,21 @@ async fn begin(
         check,
         template: template.or_else(|| before.and_then(|terms| terms.template.clone())),
         extra: extra.or_else(|| before.map(|terms| terms.extra.clone())).unwrap_or_default(),
+        plan_template: plan_template
+            .or_else(|| before.and_then(|terms| terms.plan_template.clone())),
     };
     let known = api.hub.state().runs.get(&name).drive.as_ref().map(|drive| drive.terms.clone());
     let terms = match known.filter(|_| asked.same_terms) {
         Some(known) => Terms { spec: terms.spec, ..(*known).clone() },
         None => terms,
     };
+    // A person wants it tried, however it failed before.
+    api.queue.forgive_program(&terms.behaviour.program);
     // From here on the log tells how it goes.
     let head = api.log.head().await?;
     let what = run::Command::Drive(drive::Command::Begin { terms, resumes: asked.resume });
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    let mut view = shown(&done.state, &name);
-    let (current, trust) = (api.configured.current(), Trust::of(&api.data));
-    let hooks = Hooks::in_project(&current, directory, &trust);
-    view["withheld"] = hooks.withheld().into();
+    let mut view = shown(&api, &done.state, &name);
     view["commit"] = head.number.into();
     Ok(Json(view))
 }
@@ -378,7 +385,7 @@ async fn edit_item(
     if let Some(yak) = asked.yak {
         let what = run::Command::Item(item::Command::AddYak { yak });
         submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-        return Ok(Json(shown(&api.hub.state(), &name)));
+        return Ok(Json(shown(&api, &api.hub.state(), &name)));
     }
     let commands = match (asked.item, asked.content) {
         (None, Some(content)) => {
@@ -397,7 +404,7 @@ async fn edit_item(
         let what = run::Command::Item(command);
         submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
     }
-    Ok(Json(shown(&api.hub.state(), &name)))
+    Ok(Json(shown(&api, &api.hub.state(), &name)))
 }
 
 #[derive(Debug, Deserialize)]
@@ -437,5 +444,5 @@ async fn edit_note(
     };
     let what = run::Command::Note(command);
     submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    Ok(Json(shown(&api.hub.state(), &name)))
+    Ok(Json(shown(&api, &api.hub.state(), &name)))
 }

@@ -31,6 +31,7 @@ pub(super) struct Run {
     /// The newest first.
     pub(super) ended: Vec<Ended>,
     pub(super) messages: Option<Vec<Message>>,
+    pub(super) warnings: Option<Vec<Warning>>,
     pub(super) seq: u64,
 }
 
@@ -64,6 +65,7 @@ pub(super) struct Open {
     pub(super) plans: bool,
     pub(super) item: Option<String>,
     pub(super) agent_phase: Option<String>,
+    pub(super) waits_for: Option<String>,
     pub(super) spent: Option<Spent>,
 }
 
@@ -86,6 +88,14 @@ pub(super) struct Ended {
 pub(super) struct Message {
     pub(super) number: u32,
     pub(super) text: String,
+}
+
+/// What people should know of it, though it goes on.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Warning {
+    pub(super) number: u32,
+    pub(super) says: String,
 }
 
 impl Run {
@@ -225,6 +235,8 @@ pub(super) struct Model {
     pub(super) mode: Mode,
     /// What came of the last thing that was asked for.
     pub(super) says: Option<Result<String, String>>,
+    /// The last warning that is in the stream.
+    warned: u32,
 }
 
 impl Model {
@@ -243,6 +255,7 @@ impl Model {
             chosen: [0; 3],
             mode: Mode::Normal,
             says: None,
+            warned: 0,
         };
         model.take_run(run);
         model
@@ -255,6 +268,7 @@ impl Model {
             self.item = self.run.items().first().map(|item| item.id.clone());
         }
         self.worker = self.worker.min(self.run.n_workers() - 1);
+        self.take_warnings();
         self.next_feed();
     }
 
@@ -264,7 +278,19 @@ impl Model {
             self.worker = worker;
             self.stream.clear();
             (self.feed, self.top) = (None, None);
+            self.warned = 0;
+            self.take_warnings();
             self.next_feed();
+        }
+    }
+
+    /// Adds the warnings to the stream that are not in it.
+    fn take_warnings(&mut self) {
+        for warning in self.run.warnings.iter().flatten() {
+            if warning.number > self.warned {
+                self.stream.warn(&warning.says);
+                self.warned = warning.number;
+            }
         }
     }
 
@@ -313,6 +339,9 @@ impl Model {
             (false, None) => String::new(),
         };
         let phase = match open.agent_phase.as_deref() {
+            Some("queued") if open.waits_for.is_some() => {
+                format!(" · waits: {}", open.waits_for.as_deref().unwrap_or_default())
+            }
             Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
             _ => String::new(),
         };

@@ -54,12 +54,14 @@ enum What {
         said: String,
     },
     Said(Look, String),
+    /// What people should know, whole.
+    Warning(String),
 }
 
 impl What {
     fn bytes(&self) -> usize {
         match self {
-            Self::Head(text) | Self::Said(_, text) => text.len(),
+            Self::Head(text) | Self::Said(_, text) | Self::Warning(text) => text.len(),
             Self::Text { text, .. } | Self::Thought { text, .. } => text.len(),
             Self::Call { title, said, .. } => title.len() + said.len(),
         }
@@ -96,6 +98,7 @@ impl Entry {
                 vec![(look, cut(&line, columns))]
             }
             What::Said(look, text) => vec![(*look, cut(text, columns))],
+            What::Warning(text) => all(Look::Bad, text, columns),
         }
     }
 }
@@ -128,6 +131,10 @@ impl Stream {
 
     pub(super) fn head(&mut self, text: &str) {
         self.push(What::Head(short(text)));
+    }
+
+    pub(super) fn warn(&mut self, says: &str) {
+        self.push(What::Warning(short(&format!("! {says}"))));
     }
 
     fn push(&mut self, what: What) {
