@@ -10,6 +10,7 @@ mod guard;
 mod incarnation;
 mod last_words;
 mod live;
+mod model;
 mod outcome;
 mod queue;
 mod reload;

@@ -230,7 +230,7 @@ fn the_plan_has_a_template_of_its_own() {
     let plan = "{{ spec }}\n{{speck}}\n! call note-add {\"notes\":[{\"content\":\"by my own plan\",\"type\":\"tip\"}]}\n";
     project.write_aside("plan.md", plan);
     let (plan, template) = (project.aside("plan.md"), project.aside("template.md"));
-    let output = project.run(&["--plan-template", &plan, "--iterations", "1"]);
+    let output = project.run(&["--plan-template", &plan, "--iterations", "1", "--model", "foo"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let shown = said(&output);
     assert!(shown.contains("by my own plan"), "{shown}");
@@ -238,6 +238,7 @@ fn the_plan_has_a_template_of_its_own() {
     for says in [
         "warning: the plan's template has {{speck}}, which stays as it is; filled in are session, iteration, spec, ",
         "warning: the template has no {{spec}}, so agents are not told the spec\n",
+        "its model cannot be chosen, so it works with its own instead of \"foo\"\n",
     ] {
         assert_eq!(shown.matches(says).count(), 1, "{says}\n{shown}");
     }
