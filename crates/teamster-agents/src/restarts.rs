@@ -64,6 +64,11 @@ impl Restarts {
         Verdict::After(pause.min(pause_max))
     }
 
+    /// Returns how many restarts are remembered.
+    pub fn n_recent(&self) -> usize {
+        self.granted_ms.len()
+    }
+
     /// Forgets what was: somebody has looked.
     pub fn forget(&mut self) {
         self.granted_ms.clear();

@@ -26,6 +26,9 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 pub const MESSAGES_MAX: usize = 20;
 /// As much of what hooks say as an agent is told.
 pub const HOOKS_BYTES_MAX: usize = 16 * 1024;
+/// As long as a warning may be, and as many as are kept at hand; all are in the log.
+pub const WARNING_BYTES_MAX: usize = 2_000;
+pub const WARNINGS_MAX: usize = 20;
 pub const WORKERS_MAX: u32 = 16;
 /// After so many iterations of each worker in a row that failed, or so many in all that changed nothing, it is over: going
 /// on would only cost money.
@@ -55,6 +58,9 @@ pub struct Terms {
     pub template: Option<Arc<str>>,
     /// What else its agents are told.
     pub extra: Arc<str>,
+    /// The prompt of the iteration that makes the plan, if it is not the usual one.
+    #[serde(default)]
+    pub plan_template: Option<Arc<str>>,
 }
 
 /// What a person told those who work on a run.
@@ -62,6 +68,14 @@ pub struct Terms {
 pub struct Message {
     pub number: u32,
     pub text: Arc<str>,
+    pub at: Timestamp,
+}
+
+/// What people should know of a run, though it goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    pub number: u32,
+    pub says: Arc<str>,
     pub at: Timestamp,
 }
 
@@ -93,6 +107,21 @@ pub enum Why {
     Failed {
         says: Arc<str>,
     },
+}
+
+impl Why {
+    /// Returns it in a word, for programs.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Leftovers { .. } => "leftovers",
+            Self::IterationsUsed => "iterations-used",
+            Self::BudgetSpent => "budget-spent",
+            Self::Stopped => "stopped",
+            Self::Idle => "idle",
+            Self::Failed { .. } => "failed",
+        }
+    }
 }
 
 impl fmt::Display for Why {
@@ -131,6 +160,9 @@ pub struct Drive {
     pub stops_now: bool,
     /// How the files were before an iteration of a worker that did not come to its end: the next one goes on from there.
     pub carried: OrdMap<u32, Arc<str>>,
+    /// The newest of what people should know since it was begun or gone on with, oldest first.
+    pub warnings: Vector<Warning>,
+    pub last_warning: u32,
 }
 
 impl Drive {
@@ -171,6 +203,10 @@ pub enum Command {
         /// What went wrong after its agent had ended.
         problem: Option<String>,
     },
+    /// Tells people something that does not end it.
+    Warn {
+        says: String,
+    },
     /// Says that it is over.
     End {
         why: Why,
@@ -185,6 +221,7 @@ pub enum Event {
     Paused,
     WentOn,
     StopAsked { now: bool },
+    Warned { says: Arc<str> },
     Over { why: Why },
 }
 
@@ -446,6 +483,13 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
                 vec![Event::StopAsked { now: *now }]
             }
         },
+        Command::Warn { says } => {
+            if cx.caller.kind != Kind::Hub {
+                return Err(Refusal::HubOnly);
+            }
+            run.drive.as_ref().ok_or(Refusal::NotUnderWay)?;
+            vec![warned(says)]
+        }
         Command::End { why } => {
             if cx.caller.kind != Kind::Hub {
                 return Err(Refusal::HubOnly);
@@ -457,6 +501,11 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
             unreachable!("these are decided where agents are at hand")
         }
     })
+}
+
+/// Returns what tells people something. A program may have worded part of it.
+pub(crate) fn warned(says: &str) -> Event {
+    Event::Warned { says: text::beginning(&text::plain(says), WARNING_BYTES_MAX) }
 }
 
 /// Changes how a run is driven.
@@ -490,6 +539,8 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 last_message: was.as_ref().map_or(0, |was| was.last_message),
                 stops_now: false,
                 carried,
+                warnings: Vector::new(),
+                last_warning: was.as_ref().map_or(0, |was| was.last_warning),
             });
         }
         Event::Told { number, text } => change(drive, |drive| {
@@ -506,6 +557,14 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
         Event::StopAsked { now } => change(drive, |drive| {
             drive.phase = Phase::Stopping;
             drive.stops_now |= now;
+        }),
+        Event::Warned { says } => change(drive, |drive| {
+            drive.last_warning += 1;
+            let (number, says) = (drive.last_warning, says.clone());
+            drive.warnings.push_back(Warning { number, says, at: record.at });
+            if drive.warnings.len() > WARNINGS_MAX {
+                drive.warnings.pop_front();
+            }
         }),
         Event::Over { why } => change(drive, |drive| drive.phase = Phase::Over(why.clone())),
     }
@@ -552,12 +611,14 @@ impl Event {
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Begun { terms, .. } => {
+                let templates = [&terms.template, &terms.plan_template].into_iter().flatten();
                 terms.spec.len()
                     + terms.behaviour.prompt.len()
                     + terms.extra.len()
-                    + terms.template.as_ref().map_or(0, |template| template.len())
+                    + templates.map(|template| template.len()).sum::<usize>()
             }
             Self::Told { text, .. } => text.len(),
+            Self::Warned { says } => says.len(),
             Self::Paused | Self::WentOn | Self::StopAsked { .. } | Self::Over { .. } => 0,
         }
     }
@@ -587,6 +648,7 @@ impl Event {
             Self::StopAsked { now: false } => {
                 Summary::new("edit", "stops after this iteration".into())
             }
+            Self::Warned { says } => Summary::new("note", format!("warning: {says}")),
             Self::Over { why } => Summary::new("done", format!("no longer worked on: {why}")),
         }
     }

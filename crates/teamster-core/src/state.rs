@@ -171,14 +171,35 @@ impl State {
             Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
             Command::Agent(agent::Command::Resume { which, prompt }) => {
                 let agent = self.agents.get(which);
-                let role = agent.and_then(|agent| self.roles.get(agent.role.as_str()));
+                let role = agent.and_then(|agent| self.behaviour(agent));
                 let account = role.map(|role| &role.account);
                 let events = self.agents.resume(which, prompt.as_deref(), account, cx)?;
                 self.with_endings(events)
             }
+            Command::Agent(command @ agent::Command::Warn { .. }) => self
+                .agents
+                .decide(command, cx)?
+                .into_iter()
+                .map(|event| self.of_run(event))
+                .collect(),
             Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
         Ok(Decision::New(self.with_deliveries(events, cx)))
+    }
+
+    /// Makes a warning of a run of that of an agent that works it off: there people look. What one of its agents has said
+    /// already is said of the agent alone.
+    fn of_run(&self, event: agent::Event) -> Event {
+        if let agent::Event::Warned { id, says } = &event
+            && let Some(run) =
+                self.agents.get(id.as_str()).and_then(|agent| agent.draft.run.clone())
+            && let Some(drive) = &self.runs.get(&run).drive
+            && !drive.warnings.iter().any(|one| one.says.ends_with(&format!(": {says}")))
+        {
+            let warned = drive::warned(&format!("{id}: {says}"));
+            return Event::Run { run, what: run::Event::Drive(warned) };
+        }
+        Event::Agent(event)
     }
 
     /// Adds to the answers that nobody waits for the messages that bring them to the agents that asked, and wakes those.
@@ -460,6 +481,7 @@ impl State {
             | drive::Command::Pause
             | drive::Command::GoOn
             | drive::Command::Stop { .. }
+            | drive::Command::Warn { .. }
             | drive::Command::End { .. } => {
                 let what = run::Command::Drive(command.clone());
                 let events = self.runs.decide(name, &what, cx)?;

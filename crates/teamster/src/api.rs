@@ -41,9 +41,8 @@ use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::watch;
 
 use self::waiting::wait_for_event;
-use crate::agents::{Configured, Live};
+use crate::agents::{Configured, Live, Queue};
 use crate::clock::Clock;
-use crate::config::DataFiles;
 use crate::hub::Handle;
 use crate::secret;
 use crate::telemetry::{self, Telemetry};
@@ -58,14 +57,17 @@ pub struct Api {
     pub stop: watch::Sender<bool>,
     /// Which agents' transcripts grow.
     pub live: Live,
+    /// What agents wait for.
+    pub queue: Queue,
     pub telemetry: Arc<Telemetry>,
     pub configured: Arc<Configured>,
-    pub data: DataFiles,
 }
 
 /// Who connects with the line that `teamster up` prints.
 pub const DEFAULT_AGENT: &str = "agent";
 
+/// As many things as are told that queued agents wait for.
+const WAITS_SHOWN: usize = 10;
 /// As many commits as one page of the log has.
 const LOG_PAGE: usize = 500;
 
@@ -207,10 +209,18 @@ async fn status(State(api): State<Api>) -> Json<Value> {
         "agents": {
             "active": state.agents.active().count(), "queued": state.agents.queued().count(),
             "adopted": state.agents.adopted().count(), "parked": parked.count(),
+            "wait_for": waits(&api, &state),
         },
         "questions": state.questions.n_open(), "used": used(&state),
         "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
     }))
+}
+
+/// What queued agents wait for, each thing once.
+fn waits(api: &Api, state: &teamster_core::State) -> Vec<String> {
+    let all = state.agents.queued().filter_map(|agent| api.queue.waits_for(state, agent));
+    let all: std::collections::BTreeSet<String> = all.map(|waits| waits.to_string()).collect();
+    all.into_iter().take(WAITS_SHOWN).collect()
 }
 
 /// What the agents at hand have used, in all.

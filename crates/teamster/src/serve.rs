@@ -108,6 +108,7 @@ pub async fn run(
     });
     let live = agents::Live::default();
     let configured = Arc::new(agents::Configured::new(handle.clone(), data.clone(), configuration));
+    let queue = agents::Queue::new(handle.clone(), clock.clone(), configured.clone());
     let runner = agents::Runner::new(agents::Setup {
         hub: handle.clone(),
         log: log.clone(),
@@ -116,6 +117,7 @@ pub async fn run(
         url: file.url.clone(),
         configured: configured.clone(),
         live: live.clone(),
+        queue: queue.clone(),
     })
     .await?;
     let agents_stop = runner.stopper();
@@ -131,9 +133,9 @@ pub async fn run(
         clock,
         stop: stop.clone(),
         live,
+        queue,
         telemetry: telemetry.clone(),
         configured: configured.clone(),
-        data: data.clone(),
     });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.

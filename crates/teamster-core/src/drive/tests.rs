@@ -20,6 +20,7 @@ fn terms(workers: u32) -> Terms {
         check: Vec::new(),
         template: None,
         extra: "".into(),
+        plan_template: None,
     }
 }
 
@@ -573,4 +574,53 @@ fn a_worker_that_waits_knows_why() {
     assert_eq!(why(&world, 1), Some(HeldUp::Paused));
     world.drive("eve", Command::Stop { now: false }).unwrap();
     assert_eq!(why(&world, 1), Some(HeldUp::Over(Why::Stopped)));
+}
+
+#[test]
+fn people_are_warned_and_the_newest_warnings_are_at_hand() {
+    let mut world = World::begin(terms(1));
+    let warn = |says: String| Command::Warn { says };
+    let refused = world.drive("eve", warn("so".into())).unwrap_err().to_string();
+    assert!(refused.contains("only the hub itself"), "{refused}");
+    // What the hub says of an agent that works on a run is said of the run.
+    let planner = world.begin_next(0);
+    for _ in 0..2 {
+        let says = "it has no price".to_owned();
+        world.given.by("hub", Any::Agent(agent::Command::Warn { id: planner.clone(), says }));
+    }
+    let says = |world: &World| {
+        let warnings = &world.run().drive.as_ref().unwrap().warnings;
+        warnings.iter().map(|one| (one.number, one.says.to_string())).collect::<Vec<_>>()
+    };
+    assert_eq!(says(&world), [(1, format!("{planner}: it has no price"))]);
+    for n in 0..WARNINGS_MAX {
+        world.drive("hub", warn(format!("\u{1b}[31m{n} {}", "x".repeat(5_000)))).unwrap();
+    }
+    let kept = says(&world);
+    assert_eq!((kept.len(), kept[0].0), (WARNINGS_MAX, 2));
+    assert!(kept[0].1.starts_with("[31m0 x") && kept[0].1.len() <= WARNING_BYTES_MAX);
+    world.ended(&planner, Ending::Completed);
+    world.finish(0, None);
+    // Whoever goes on with it begins without them; their numbers go on.
+    world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    assert_eq!(says(&world), []);
+    world.drive("hub", warn("again".into())).unwrap();
+    assert_eq!(says(&world), [(WARNINGS_MAX as u32 + 2, "again".to_owned())]);
+    world.given.compacted();
+}
+
+/// As for what else is in a snapshot.
+#[test]
+fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
+    let mut world = World::begin(terms(1));
+    let planner = world.begin_next(0);
+    world.add(&planner, &["a"]);
+    world.drive("eve", Command::Tell { text: "b".into() }).unwrap();
+    world.drive("hub", Command::Warn { says: "c".into() }).unwrap();
+    let bytes = world.given.state.to_snapshot();
+    let print = crate::text::fingerprint(bytes.iter().copied());
+    let format = crate::state::SNAPSHOT_FORMAT;
+    expect_test::expect!["format 8: 756 bytes, 3879c8e95f2fb348"]
+        .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }

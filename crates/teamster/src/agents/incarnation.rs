@@ -36,7 +36,7 @@ use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
 use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
-use super::{Shared, outcome, retention, until};
+use super::{Shared, model, outcome, retention, until};
 
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
@@ -458,6 +458,24 @@ impl Talk<'_> {
         }
     }
 
+    /// Ends what would be done by another model than the wanted one, or warns where that is not certain.
+    async fn check_model(&mut self, started: &teamster_agents::agent::Started) -> Option<Came> {
+        let configuration = self.shared.configured.current();
+        let program = configuration.settings.programs.find(&self.role.program).ok()?.program;
+        match model::other(program, self.role.model.as_deref(), started)? {
+            model::Other::Refused(says) if self.agent.lasts() => {
+                Some(Came::ToSleep(SleepWhy::NotStarted { says: says.into() }))
+            }
+            model::Other::Refused(says) => {
+                Some(Came::To(self.outcome(Ending::Crashed, Status::Failed, &says)))
+            }
+            model::Other::Doubtful(says) => {
+                self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+                None
+            }
+        }
+    }
+
     /// Deals with one event; returns what became of the work, if that is certain now.
     async fn hear(&mut self, event: Event) -> Option<Came> {
         // The end of a message's turn is kept with what comes of it.
@@ -474,6 +492,9 @@ impl Talk<'_> {
                 let session = started.session.clone();
                 self.shared.hub.pids().set(&id, self.process.program_pid());
                 self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
+                if let Some(came) = self.check_model(&started).await {
+                    return Some(came);
+                }
                 if self.agent.lasts() {
                     return self.next_tell(started.resumed).await;
                 }

@@ -1,20 +1,14 @@
-//! How far each agent's transcript has come, for those who follow it, and which programs are left alone for a while.
+//! How far each agent's transcript has come, for those who follow it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use teamster_core::Timestamp;
 use teamster_core::agent::AgentId;
 use tokio::sync::watch;
 
-/// The agents under way, each with the number of its last record; how many records there were of all of them; and until
-/// when programs that failed are not started.
+/// The agents under way, each with the number of its last record; and how many records there were of all of them.
 #[derive(Debug, Clone, Default)]
-pub struct Live(
-    Arc<Mutex<HashMap<AgentId, watch::Sender<u64>>>>,
-    Arc<watch::Sender<u64>>,
-    Arc<Mutex<HashMap<Arc<str>, Timestamp>>>,
-);
+pub struct Live(Arc<Mutex<HashMap<AgentId, watch::Sender<u64>>>>, Arc<watch::Sender<u64>>);
 
 impl Live {
     /// Says that a transcript has a new record.
@@ -33,16 +27,6 @@ impl Live {
     pub async fn any(&self, after: u64) {
         // We hold the sender, so that it cannot end.
         let _ = self.1.subscribe().wait_for(|n| *n > after).await;
-    }
-
-    /// Says that a program has failed and is not started before then.
-    pub(super) fn rests(&self, program: Arc<str>, until: Timestamp) {
-        self.2.lock().unwrap_or_else(PoisonError::into_inner).insert(program, until);
-    }
-
-    /// Returns until when a program is not started because it failed, if that was ever so.
-    pub fn rests_until(&self, program: &str) -> Option<Timestamp> {
-        self.2.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
     /// Says that a transcript grows no more, for now.

@@ -5,12 +5,15 @@
 
 mod asking;
 mod check;
+mod failing;
 mod guard;
 mod incarnation;
 mod last_words;
 mod launching;
 mod live;
+mod model;
 mod outcome;
+mod queue;
 mod reload;
 pub(crate) mod remote;
 mod resting;
@@ -20,14 +23,13 @@ mod teams;
 mod until;
 mod worktree;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launches::{self, Launches};
-use teamster_agents::restarts::{Intensity, Restarts, Verdict};
 use teamster_agents::supervisor::{self, Supervisor};
 use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::conversation;
@@ -41,12 +43,14 @@ use teamster_mcp::Hub as _;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::hub::Failure;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::check::{check, probe};
 pub use self::live::Live;
+use self::queue::InLine;
+pub use self::queue::{Queue, Waits};
 pub use self::reload::Configured;
 use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
@@ -55,11 +59,13 @@ use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::hub::{Handle, Tree};
 use crate::programs::Program;
-use crate::settings::{self, Configuration, Money, Pool};
+use crate::settings::{self, Configuration, Money};
 use crate::{secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Of a longer wait people are told.
+const WAIT_TOLD_MS: i64 = 10_000;
 
 /// What agents are run with.
 pub struct Setup {
@@ -71,6 +77,7 @@ pub struct Setup {
     pub url: String,
     pub configured: Arc<Configured>,
     pub live: Live,
+    pub queue: Queue,
 }
 
 /// What every incarnation shares.
@@ -93,37 +100,14 @@ struct Shared {
 pub struct Runner {
     shared: Arc<Shared>,
     incarnations: TaskTracker,
-    /// What each program's failures led to; on another machine it fails by itself.
-    failing: BTreeMap<Arc<str>, Failing>,
-    failures: Arc<Failures>,
-}
-
-/// How an agent would stand in line for its directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InLine {
-    /// Nobody works there.
-    No,
-    /// Somebody does, and nobody else waits.
-    Next,
-    Later,
-}
-
-/// A program that fails is not started again at once.
-struct Failing {
-    restarts: Restarts,
-    not_before: Timestamp,
-}
-
-/// Programs that failed and are not dealt with yet.
-#[derive(Default)]
-struct Failures {
-    programs: std::sync::Mutex<Vec<Arc<str>>>,
-    more: Notify,
+    queue: Queue,
+    /// Queued agents of which people were told what they wait for.
+    told: HashSet<AgentId>,
 }
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, url, configured, live } = setup;
+        let Setup { hub, log, clock, data, url, configured, live, queue } = setup;
         let launches = Launches::new(data.directory().join("launches"));
         for left in launches.end_leftovers(launches::PATIENCE)? {
             let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
@@ -144,15 +128,10 @@ impl Runner {
             supervisor,
             isolation: OnceCell::new(),
             live,
-            resting: Arc::default(),
+            resting: queue.resting.clone(),
             stop: CancellationToken::new(),
         });
-        let runner = Self {
-            shared,
-            incarnations: TaskTracker::new(),
-            failing: BTreeMap::new(),
-            failures: Arc::default(),
-        };
+        let runner = Self { shared, incarnations: TaskTracker::new(), queue, told: HashSet::new() };
         runner.interrupt_all("the hub ended while it worked").await;
         Ok(runner)
     }
@@ -167,7 +146,7 @@ impl Runner {
         let hub = self.shared.hub.clone();
         tasks::spawn("bring late answers", bring_answers(self.shared.clone()));
         let watch = hub.watch(&Topic::Agents);
-        let (stop, failures) = (self.shared.stop.clone(), self.failures.clone());
+        let (stop, failing) = (self.shared.stop.clone(), self.queue.failing.clone());
         let mut configured = self.shared.configured.changes();
         let shared = self.shared.clone();
         tasks::spawn("remove old transcripts", async move { retention::run(&shared).await });
@@ -175,12 +154,13 @@ impl Runner {
             // Noted before we look, so that nothing in between is missed.
             let seen = hub.state().seq();
             let wait = self.admit().await;
+            self.tell_waits().await;
             tokio::select! {
                 () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
                 () = hub.idlers().more() => {}
                 () = self.shared.resting.more() => {}
                 () = hub.trees().freed() => {}
-                () = failures.more.notified() => {}
+                () = failing.changed() => {}
                 // There may be room for more.
                 _ = configured.changed() => {}
                 () = async { match wait {
@@ -193,21 +173,21 @@ impl Runner {
     }
 
     /// Starts as many queued agents as there is room for. Returns when to look again, if a program is to be spared.
-    async fn admit(&mut self) -> Option<Timestamp> {
-        self.note_failures();
+    async fn admit(&self) -> Option<Timestamp> {
         let now = self.shared.clock.now();
         loop {
-            let look_again = self.look_again(now);
+            let look_again = self.queue.look_again(now);
             let state = self.shared.hub.state();
             if self.shared.stop.is_cancelled() {
                 return look_again;
             }
             // Where all places are taken by those that wait, only what they wait for may come in.
-            let crowded = state.agents.active().count() >= self.pool().live.get() as usize;
+            let crowded = state.agents.active().count() >= self.queue.pool().live.get() as usize;
             // But first those make room who have nothing to do, the one that rests longest before all others.
-            let is_ready = |agent: &&Arc<Agent>| self.spared_until(&state, agent, now).is_none();
-            let can_work =
-                |agent: &&Arc<Agent>| is_ready(agent) && self.line(&state, agent) == InLine::No;
+            let is_ready = |agent: &&Arc<Agent>| self.queue.spared(&state, agent, now).is_none();
+            let can_work = |agent: &&Arc<Agent>| {
+                is_ready(agent) && self.queue.line(&state, agent) == InLine::No
+            };
             if crowded
                 && state.agents.queued().any(|agent| can_work(&agent))
                 && self.shared.resting.make_room()
@@ -220,12 +200,12 @@ impl Runner {
             // nobody else needs.
             let next = queued.find(can_work).or_else(|| {
                 let is_next = |agent: &&Arc<Agent>| {
-                    is_ready(agent) && self.line(&state, agent) == InLine::Next
+                    is_ready(agent) && self.queue.line(&state, agent) == InLine::Next
                 };
                 state.agents.queued().find(is_next).filter(|_| !crowded)
             });
             let Some(agent) = next else { return look_again };
-            if !self.has_room(&state) {
+            if !self.queue.has_room(&state) {
                 return look_again;
             }
             if !self.start(&agent.id).await {
@@ -236,58 +216,22 @@ impl Runner {
         }
     }
 
-    fn pool(&self) -> Pool {
-        self.shared.configured.current().settings.pool.clone()
-    }
-
-    /// Returns until when an agent is not to be started: its program fails, or its account has nothing left.
-    fn spared_until(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Timestamp> {
-        // Of one whose role or team is gone, it is told at once.
-        let role = state.behaviour(agent)?;
-        let failing = self.failing.get(&fails_as(state, agent, role));
-        let account = state.agents.account_parked_until(&role.account);
-        let failing = failing.map(|failing| failing.not_before);
-        let parked = agent.parked.as_ref().map(|parked| parked.until);
-        [failing, account, parked].into_iter().flatten().filter(|at| *at > now).max()
-    }
-
-    /// Returns how an agent would stand in line for the directory that it works in.
-    fn line(&self, state: &State, agent: &Agent) -> InLine {
-        let has_work = state.conversations.of_agent(&agent.id).is_some_and(|conversation| {
-            conversation.current.is_some() || !conversation.queue.is_empty()
+    /// Tells people of queued agents that wait long for their program or their account; of each once.
+    async fn tell_waits(&mut self) {
+        let (state, now) = (self.shared.hub.state(), self.shared.clock.now());
+        self.told.retain(|id| {
+            state.agents.get(id.as_str()).is_some_and(|agent| agent.phase == agent::Phase::Queued)
         });
-        let Some(tree) = has_work.then(|| tree(state, agent)).flatten() else { return InLine::No };
-        let trees = self.shared.hub.trees();
-        match (trees.is_held(&tree), trees.is_awaited(&tree)) {
-            (_, true) => InLine::Later,
-            (true, false) => InLine::Next,
-            (false, false) => InLine::No,
+        // Of one that is parked itself it was told.
+        for agent in state.agents.queued().filter(|agent| agent.parked.is_none()) {
+            let Some(waits) = self.queue.spared(&state, agent, now) else { continue };
+            let is_long = waits.until().is_some_and(|until| until.0 - now.0 > WAIT_TOLD_MS);
+            if is_long && self.told.insert(agent.id.clone()) {
+                let id = agent.id.clone();
+                let says = format!("waits: {waits}; `teamster resume {id}` lets it try at once");
+                self.shared.tell(agent::Command::Warn { id, says }).await;
+            }
         }
-    }
-
-    /// Returns when the first agent may be started that may not be started now.
-    fn look_again(&self, now: Timestamp) -> Option<Timestamp> {
-        let failing = self.failing.values().map(|failing| failing.not_before);
-        let failing = failing.filter(|at| *at > now).min();
-        let account = self.shared.hub.state().agents.next_account(now);
-        [failing, account].into_iter().flatten().min()
-    }
-
-    /// Those that only wait take no room among the running, but all take room among the living; unless nobody but waiters
-    /// lives, who would wait for ever.
-    fn has_room(&self, state: &State) -> bool {
-        let idlers = self.shared.hub.idlers();
-        let resting = &self.shared.resting;
-        let running = state.agents.active().filter(|agent| {
-            !idlers.contains(&agent.id.principal()) && !resting.contains(&agent.id)
-        });
-        let (n_running, n_live) = (running.count(), state.agents.active().count());
-        let pool = self.pool();
-        let crowded = n_live >= pool.live.get() as usize;
-        // Who waits for a person does not wait for whoever is queued.
-        let asks = |agent: &&Arc<Agent>| state.questions.open_of(&agent.id).next().is_some();
-        let all_wait = n_running == 0 && state.agents.active().filter(asks).count() == 0;
-        n_running < pool.running.get() as usize && (!crowded || all_wait)
     }
 
     /// Gives an agent its token and starts its program.
@@ -316,50 +260,17 @@ impl Runner {
             self.shared.tell(command).await;
             return true;
         };
-        let (shared, failures) = (self.shared.clone(), self.failures.clone());
+        let (shared, failing) = (self.shared.clone(), self.queue.failing.clone());
         let program = fails_as(&done.state, &agent, &role);
         let task = self.incarnations.track_future(async move {
             if incarnation::run(&shared, &agent, &role, &secret).await
                 == incarnation::End::ProgramFailed
             {
-                failures
-                    .programs
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .push(program);
-                failures.more.notify_one();
+                failing.note(&program, shared.clock.now());
             }
         });
         tasks::spawn("run an agent", task);
         true
-    }
-
-    fn note_failures(&mut self) {
-        let failed = std::mem::take(
-            &mut *self.failures.programs.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
-        );
-        for program in failed {
-            let now = self.shared.clock.now();
-            let failing = self.failing.entry(program.clone()).or_insert_with(|| Failing {
-                restarts: Restarts::new(Intensity::default()),
-                not_before: now,
-            });
-            let pause = match failing.restarts.next(now.0) {
-                Verdict::After(pause) => pause,
-                Verdict::Parked => {
-                    let pause = Intensity::default().within;
-                    tracing::warn!(
-                        program = &*program,
-                        "fails again and again; its agents wait for {pause:?}"
-                    );
-                    failing.restarts.forget();
-                    pause
-                }
-            };
-            let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-            failing.not_before = Timestamp(now.0.saturating_add(pause_ms));
-            self.shared.live.rests(program, failing.not_before);
-        }
     }
 
     /// Says of every agent that an earlier hub left that its process is gone.

@@ -36,7 +36,8 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/agents/{id}/transcript", get(transcript))
 }
 
-fn shown(agent: &Agent) -> Value {
+fn shown(api: &Api, state: &teamster_core::State, agent: &Agent) -> Value {
+    let waits = api.queue.waits_for(state, agent);
     json!({
         "id": agent.id.as_str(), "role": agent.role.as_str(), "dossier": agent.draft.dossier.as_str(),
         "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
@@ -45,6 +46,7 @@ fn shown(agent: &Agent) -> Value {
         "turns": agent.n_turns, "below": agent.n_below, "limits": limits(agent), "used": agent.used,
         "spent": agent.spent, "parked_until": agent.parked.as_ref().map(|parked| parked.until),
         "outcome": agent.outcome, "duration_ms": agent.duration_ms(),
+        "waits_for": waits.as_ref().map(ToString::to_string), "waits_until": waits.and_then(|waits| waits.until()),
     })
 }
 
@@ -65,7 +67,7 @@ async fn list(State(api): State<Api>) -> Json<Value> {
     let lasting = talking.filter_map(|one| state.agents.get(one.agent.as_str()));
     let asleep = lasting.filter(|agent| agent.phase == agent::Phase::Asleep).take(ENDED_PAGE);
     let all = live.chain(asleep).chain(state.agents.ended().take(ENDED_PAGE));
-    Json(all.map(|agent| shown(agent)).collect())
+    Json(all.map(|agent| shown(&api, &state, agent)).collect())
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,7 +97,9 @@ async fn draft(
     let drafted = drafted.ok_or_else(|| {
         Problem(StatusCode::INTERNAL_SERVER_ERROR, "the draft left no trace".into())
     })?;
-    Ok(Json(shown(drafted)))
+    // A person wants it tried.
+    api.queue.forgive(&done.state, drafted);
+    Ok(Json(shown(&api, &done.state, drafted)))
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,7 +128,7 @@ async fn adopt(
     let adopted = adopted.ok_or_else(|| {
         Problem(StatusCode::INTERNAL_SERVER_ERROR, "the adoption left no trace".into())
     })?;
-    Ok(Json(json!({"agent": shown(adopted), "secret": secret})))
+    Ok(Json(json!({"agent": shown(&api, &done.state, adopted), "secret": secret})))
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,10 +144,19 @@ async fn resume(
     asked: Given<ResumeAgent>,
 ) -> Answer {
     let (Path(which), Json(ResumeAgent { prompt })) = (id?, asked?);
+    let state = api.hub.state();
+    let queued = state.agents.get(&which);
+    let was_held = queued.is_some_and(|agent| api.queue.forgive(&state, agent));
+    let has_prompt = prompt.is_some();
     let command = agent::Command::Resume { which: which.clone(), prompt };
-    let done = submit(&api, &token, Command::Agent(command)).await?;
-    let agent = done.state.agents.get(&which);
-    Ok(Json(agent.map(|agent| shown(agent)).unwrap_or_default()))
+    let state = match submit(&api, &token, Command::Agent(command)).await {
+        Ok(done) => done.state,
+        // It waited for nothing but its program.
+        Err(Problem(StatusCode::CONFLICT, _)) if was_held && !has_prompt => state,
+        Err(problem) => return Err(problem),
+    };
+    let agent = state.agents.get(&which);
+    Ok(Json(agent.map(|agent| shown(&api, &state, agent)).unwrap_or_default()))
 }
 
 fn find(api: &Api, id: &str) -> Result<Arc<Agent>, Problem> {
@@ -158,7 +171,7 @@ fn find(api: &Api, id: &str) -> Result<Arc<Agent>, Problem> {
 async fn show(State(api): State<Api>, id: InPath) -> Answer {
     let Path(id) = id?;
     let agent = find(&api, &id)?;
-    let mut answer = shown(&agent);
+    let mut answer = shown(&api, &api.hub.state(), &agent);
     answer["prompt"] = (&*agent.draft.prompt).into();
     answer["remote"] = json!(remote::of(&api.hub.state(), &agent));
     answer["calls"] = api.telemetry.calls_of(&agent.id);

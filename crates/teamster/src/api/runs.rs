@@ -24,7 +24,6 @@ use teamster_mcp::Hub as _;
 
 use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
-use crate::work::hooks::{Hooks, Trust};
 use crate::{agents, programs};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
@@ -69,15 +68,7 @@ pub(super) fn phase(run: &Run) -> &'static str {
         Some(Phase::Working) => "working",
         Some(Phase::Paused) => "paused",
         Some(Phase::Stopping) => "stopping",
-        Some(Phase::Over(why)) => match why {
-            drive::Why::Completed => "completed",
-            drive::Why::Leftovers { .. } => "leftovers",
-            drive::Why::IterationsUsed => "iterations-used",
-            drive::Why::BudgetSpent => "budget-spent",
-            drive::Why::Stopped => "stopped",
-            drive::Why::Idle => "idle",
-            drive::Why::Failed { .. } => "failed",
-        },
+        Some(Phase::Over(why)) => why.as_str(),
     }
 }
 
@@ -128,7 +119,7 @@ pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> V
 }
 
 /// All of a run that a view of it shows.
-fn shown(state: &teamster_core::State, name: &RunName) -> Value {
+fn shown(api: &Api, state: &teamster_core::State, name: &RunName) -> Value {
     let run = state.runs.get(name);
     let mut view = line(state, name, run);
     let items = run.items.ranked_after(None).take(ITEMS_SHOWN).map(|item| {
@@ -153,10 +144,13 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
     view["notes"] = notes[notes.len().saturating_sub(NOTES_SHOWN)..].into();
     let open = run.iterations.open().map(|open| {
         let agent = state.agents.get(open.agent.as_str());
+        let waits = agent.and_then(|agent| api.queue.waits_for(state, agent));
         json!({
             "number": open.number, "worker": open.worker, "agent": open.agent.as_str(), "plans": open.plans,
             "item": open.item.map(|item| item.to_string()), "begun_at": open.begun_at,
             "agent_phase": agent.map(|agent| agent.phase.as_str()), "spent": agent.map(|agent| agent.spent),
+            "waits_for": waits.as_ref().map(ToString::to_string), "waits_until": waits.and_then(|waits| waits.until()),
+            "held_up": agent.and_then(|agent| held_up(api, state, agent)),
         })
     });
     view["open"] = open.collect();
@@ -179,6 +173,12 @@ fn shown(state: &teamster_core::State, name: &RunName) -> Value {
             .collect::<Value>()
     });
     view["messages"] = messages.unwrap_or_default();
+    let warnings = run.drive.as_ref().map(|drive| {
+        let warning =
+            |one: &drive::Warning| json!({"number": one.number, "says": one.says, "at": one.at});
+        drive.warnings.iter().map(warning).collect::<Value>()
+    });
+    view["warnings"] = warnings.unwrap_or_default();
     view["seq"] = state.seq().into();
     view
 }
@@ -244,13 +244,7 @@ async fn show(
     }
     // Noted before the view is made: from here on the log tells what changes it.
     let head = api.log.head().await?;
-    let state = api.hub.state();
-    let mut view = shown(&state, &name);
-    let open = state.runs.get(&name).iterations.open();
-    for (open, shown) in open.zip(view["open"].as_array_mut().into_iter().flatten()) {
-        let agent = state.agents.get(open.agent.as_str());
-        shown["held_up"] = agent.and_then(|agent| held_up(&api, &state, agent)).into();
-    }
+    let mut view = shown(&api, &api.hub.state(), &name);
     view["commit"] = head.number.into();
     Ok(Json(view))
 }
@@ -260,18 +254,7 @@ fn held_up(api: &Api, state: &teamster_core::State, agent: &Arc<Agent>) -> Optio
     if let Some(why) = super::stands::holds_up(state, api.hub.trees(), agent, true) {
         return Some(why);
     }
-    if agent.phase != AgentPhase::Queued {
-        return None;
-    }
-    let program = &state.behaviour(agent)?.program;
-    match api.live.rests_until(program).filter(|until| *until > api.clock.now()) {
-        Some(until) => {
-            let until = jiff::Timestamp::from_millisecond(until.0).ok()?;
-            let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
-            Some(format!("{program} has failed and is not started before {until}"))
-        }
-        None => Some("waits until there is room for one more agent".to_owned()),
-    }
+    api.queue.waits_for(state, agent).map(|waits| format!("waits: {waits}"))
 }
 
 /// Returns what is shown of the agents that are at work on a run.
@@ -307,6 +290,7 @@ struct Begin {
     commits: Option<bool>,
     check: Option<Vec<String>>,
     template: Option<String>,
+    plan_template: Option<String>,
     extra: Option<String>,
 }
 
@@ -326,7 +310,11 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
-    let texts = [&asked.extra, &asked.template];
+    let templates = [&asked.template, &asked.plan_template];
+    if templates.into_iter().flatten().any(|text| text.trim().is_empty()) {
+        return Err(bad("the template is empty; `teamster template` prints the usual one"));
+    }
+    let texts = [&asked.extra, &asked.template, &asked.plan_template];
     let is_long = texts.into_iter().flatten().any(|text| text.len() > TEMPLATE_BYTES_MAX)
         || asked.check.iter().flatten().map(String::len).sum::<usize>() > CHECK_BYTES_MAX;
     if is_long || asked.check.iter().flatten().any(|word| word.contains('\0')) {
@@ -383,6 +371,7 @@ async fn begin(
     let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
     let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
     let template = asked.template.map(Into::into);
+    let plan_template = asked.plan_template.map(Into::into);
     let extra = asked.extra.map(Into::into);
     let terms = Terms {
         spec: asked.spec.into(),
@@ -396,15 +385,16 @@ async fn begin(
         check,
         template: template.or_else(|| before.and_then(|terms| terms.template.clone())),
         extra: extra.or_else(|| before.map(|terms| terms.extra.clone())).unwrap_or_default(),
+        plan_template: plan_template
+            .or_else(|| before.and_then(|terms| terms.plan_template.clone())),
     };
+    // A person wants it tried, however it failed before.
+    api.queue.forgive_program(&terms.behaviour.program);
     // From here on the log tells how it goes.
     let head = api.log.head().await?;
     let what = run::Command::Drive(drive::Command::Begin { terms, resumes: asked.resume });
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    let mut view = shown(&done.state, &name);
-    let (current, trust) = (api.configured.current(), Trust::of(&api.data));
-    let hooks = Hooks::in_project(&current, directory, &trust);
-    view["withheld"] = hooks.withheld().into();
+    let mut view = shown(&api, &done.state, &name);
     if commits && repository.is_none() {
         let says = "{} is in no git repository, so nothing is committed";
         view["uncommitted"] = says.replace("{}", &asked.directory).into();
@@ -518,7 +508,7 @@ async fn edit_item(
     if let Some(yak) = asked.yak {
         let what = run::Command::Item(item::Command::AddYak { yak });
         submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-        return Ok(Json(shown(&api.hub.state(), &name)));
+        return Ok(Json(shown(&api, &api.hub.state(), &name)));
     }
     if asked.item.is_none() && asked.content.is_none() {
         return Err(bad("say what is to be done with --content, or name the item to change"));
@@ -527,7 +517,7 @@ async fn edit_item(
     let edit = item::Command::Edit { item, content, status, priority, depends_on };
     let what = run::Command::Item(edit);
     submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    Ok(Json(shown(&api.hub.state(), &name)))
+    Ok(Json(shown(&api, &api.hub.state(), &name)))
 }
 
 #[derive(Debug, Deserialize)]
@@ -570,5 +560,5 @@ async fn edit_note(
     };
     let what = run::Command::Note(command);
     submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
-    Ok(Json(shown(&api.hub.state(), &name)))
+    Ok(Json(shown(&api, &api.hub.state(), &name)))
 }

@@ -57,6 +57,9 @@ async fn top(State(api): State<Api>, asked: Result<Query<TopQuery>, QueryRejecti
     for (n, agent) in all.enumerate() {
         let doing = match agent.phase {
             Phase::Running | Phase::Ending if n < DOING_MAX => doing(&api, agent).await?,
+            Phase::Queued => {
+                api.queue.waits_for(&state, agent).map(|waits| format!("waits: {waits}"))
+            }
             _ => agent.outcome.as_ref().map(|outcome| outcome.summary.to_string()),
         };
         let doing = doing.map(|text| text.chars().take(DOING_CHARS_MAX).collect::<String>());

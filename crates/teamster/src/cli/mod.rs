@@ -90,7 +90,7 @@ enum Verb {
     /// List, show, add, change or remove notes of a run
     Note(run::NoteArgs),
     /// Print the usual prompt of an iteration
-    Template,
+    Template(run::TemplateArgs),
     /// Tell another project's agent something, and print its answer
     Tell(team::TellArgs),
     /// Show the teams that can be told something, and what they do
@@ -213,7 +213,7 @@ fn run(verb: Verb, data: DataFiles) -> anyhow::Result<()> {
         Verb::Steer(args) => wait_for(run::steer(&data, args)),
         Verb::Item(args) => wait_for(run::item(&data, args)),
         Verb::Note(args) => wait_for(run::note(&data, args)),
-        Verb::Template => run::template(),
+        Verb::Template(args) => run::template(&args),
         Verb::Cancel(args) => wait_for(team::cancel(&data, args)),
         Verb::Transcript(args) => wait_for(transcript::run(&data, args)),
         Verb::Fork(args) => fork::run(&data, args),

@@ -75,6 +75,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     template: Option<PathBuf>,
 
+    /// A file with another prompt for the plan; `teamster template --plan` prints the usual one
+    #[arg(long, value_name = "FILE")]
+    plan_template: Option<PathBuf>,
+
     /// What else its agents are told
     #[arg(long, value_name = "TEXT")]
     extra: Option<String>,
@@ -125,10 +129,8 @@ pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
 async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let (name, begun) = start(&mut client, &args).await?;
-    for what in ["withheld", "uncommitted"] {
-        if let Some(says) = begun[what].as_str() {
-            say(says);
-        }
+    if let Some(says) = begun["uncommitted"].as_str() {
+        say(says);
     }
     if !args.headless && !args.json && has_whole_terminal() {
         drop(client);
@@ -187,12 +189,7 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         }
     };
     let template = args.template.as_deref().map(read).transpose()?;
-    if let Some(unknown) = template.as_deref().and_then(prompt::unknown_variable) {
-        let known = prompt::VARIABLES.join(", ");
-        say(&format!(
-            "the template has {{{{{unknown}}}}}, which stays as it is; filled in are {known}"
-        ));
-    }
+    let plan_template = args.plan_template.as_deref().map(read).transpose()?;
     let microdollars = args.budget.map(|dollars| {
         if !dollars.is_finite() || dollars < 1e-6 {
             bail!("--budget is a number of dollars, at least 0.000001");
@@ -208,7 +205,7 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
         "name": name, "spec": spec, "file": file, "directory": directory, "resume": args.resume,
         "program": args.program, "model": args.model, "role": args.role, "iterations": args.iterations,
         "workers": args.workers, "microdollars": microdollars.transpose()?, "commits": args.no_commit.then_some(false),
-        "check": check, "template": template, "extra": args.extra,
+        "check": check, "template": template, "plan_template": plan_template, "extra": args.extra,
     });
     let begun = client.post("/api/runs", &asked).await?;
     Ok((name, begun))
@@ -449,6 +446,14 @@ pub(super) async fn note(data: &DataFiles, args: NoteArgs) -> anyhow::Result<()>
     }
 }
 
-pub(super) fn template() -> anyhow::Result<()> {
-    print(prompt::TEMPLATE.trim_end())
+#[derive(Debug, clap::Args)]
+pub(super) struct TemplateArgs {
+    /// Print that of the iteration that makes the plan
+    #[arg(long)]
+    plan: bool,
+}
+
+pub(super) fn template(args: &TemplateArgs) -> anyhow::Result<()> {
+    let template = if args.plan { prompt::PLAN } else { prompt::TEMPLATE };
+    print(template.trim_end())
 }

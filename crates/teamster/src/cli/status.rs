@@ -58,6 +58,9 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         "agents   {} under way, {} queued{parked}{adopted}",
         agents["active"], agents["queued"]
     );
+    for waits in agents["wait_for"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "         queued: {}", waits.as_str().unwrap_or_default());
+    }
     let used: Spent = serde_json::from_value(status["used"].clone()).unwrap_or_default();
     if used != Spent::default() {
         let _ = writeln!(

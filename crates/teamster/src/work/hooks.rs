@@ -18,6 +18,8 @@ pub use running::{How, Outcome, Ran, Starter, Values};
 pub use shown::{payload, plain, word};
 pub use trust::{Stand, Trust, Trusted};
 
+/// As many problems of a project's file as a run tells of.
+const PROBLEMS_MAX: usize = 5;
 /// As many hooks as one moment may have in one file: they run one after the other, and all wait for them.
 pub const HOOKS_MAX: usize = 10;
 
@@ -209,20 +211,26 @@ pub struct Hooks {
     users: HookFields,
     projects: HookFields,
     withheld: Option<String>,
+    problems: Vec<String>,
 }
 
 impl Hooks {
     /// Returns what may run in a project, which need not be the one that the hub was started in.
     pub fn in_project(configuration: &Configuration, project: &Path, trust: &Trust) -> Self {
-        if configuration.sources.project.as_deref() == Some(project) {
-            return Self::of(configuration, project, trust);
-        }
-        if !project.join(FILE_NAME).exists() {
+        let file = project.join(FILE_NAME);
+        if !file.exists() {
             return Self { users: configuration.settings.hooks.clone(), ..Self::default() };
         }
-        let project = project.to_owned();
-        let sources = Sources { project: Some(project.clone()), ..configuration.sources.clone() };
-        Self::of(&settings::read(&sources), &project, trust)
+        let sources =
+            Sources { project: Some(project.to_owned()), ..configuration.sources.clone() };
+        let read = settings::read(&sources);
+        let file = file.to_string_lossy();
+        let problems = read.problems.iter().filter(|problem| *problem.file == *file);
+        let problems = problems.take(PROBLEMS_MAX).map(ToString::to_string).collect();
+        // The hub's own project is as the hub has it: what cannot be read at all changes nothing there.
+        let is_own = configuration.sources.project.as_deref() == Some(project);
+        let hooks = Self::of(if is_own { configuration } else { &read }, project, trust);
+        Self { problems, ..hooks }
     }
 
     /// Returns what may run of a configuration in its project's directory. Reads what is trusted, so it can change from one
@@ -234,17 +242,24 @@ impl Hooks {
             return Self { users, ..Self::default() };
         }
         let why_not = match trust.stand(project, said) {
-            Stand::Trusted => return Self { users, projects: said.clone(), withheld: None },
-            Stand::Changed => "have changed since they were trusted",
-            Stand::Unknown => "are not trusted",
+            Stand::Trusted => return Self { users, projects: said.clone(), ..Self::default() },
+            Stand::Changed => {
+                ("have changed since they were trusted", "has changed since it was trusted")
+            }
+            Stand::Unknown => ("are not trusted", "is not trusted"),
         };
-        let withheld = Some(withheld(said, project, trust, why_not));
-        Self { users, projects: HookFields::default(), withheld }
+        let withheld = Some(withheld(said, project, why_not));
+        Self { users, withheld, ..Self::default() }
     }
 
     /// Returns a sentence about hooks of the project that are not run, and what to do about it.
     pub fn withheld(&self) -> Option<&str> {
         self.withheld.as_deref()
+    }
+
+    /// Returns a sentence for each thing that is wrong with the project's file.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
     }
 
     /// Returns those of a moment: the user's, then the project's.
@@ -258,23 +273,15 @@ impl Hooks {
     }
 }
 
-/// As many of the commands that are not run as one sentence names.
-const NAMED_MAX: usize = 5;
-
-fn withheld(said: &HookFields, project: &Path, trust: &Trust, why: &str) -> String {
-    let n_hooks = said.iter().count();
-    let named = said.iter().take(NAMED_MAX);
-    let named = named.map(|(event, hook)| format!("{}: {}", event.name(), shown::brief(hook)));
-    let mut named: Vec<String> = named.collect();
-    if n_hooks > NAMED_MAX {
-        named.push(format!("and {} more", n_hooks - NAMED_MAX));
-    }
-    let directory = shown::word(&project.to_string_lossy());
-    let file = shown::plain(&project.join(FILE_NAME).to_string_lossy());
+fn withheld(said: &HookFields, project: &Path, why: (&str, &str)) -> String {
+    let (directory, n_hooks) = (shown::word(&project.to_string_lossy()), said.iter().count());
+    let (hooks, do_not) = match n_hooks {
+        1 => ("1 hook".to_owned(), "does not"),
+        n => (format!("{n} hooks"), "do not"),
+    };
+    let why = if n_hooks == 1 { why.1 } else { why.0 };
     format!(
-        "the hooks of {file} {why} and do not run ({}); `{}` shows them whole and asks you",
-        named.join("; "),
-        trust.call(&format!("trust {directory}"))
+        "{hooks} of this project {why} and {do_not} run; `teamster trust {directory}` shows them and asks you"
     )
 }
 

@@ -194,6 +194,9 @@ impl<'a> Course<'a> {
         let open = state.runs.get(self.name).iterations.open().map(|open| open.worker + 1).max();
         let n_workers = drive.terms.workers.max(open.unwrap_or_default());
         if state.runs.get(self.name).is_driven() && drive.n_iterations == 0 && open.is_none() {
+            for says in prompt::doubts(&drive.terms) {
+                self.warn_once(says).await;
+            }
             self.hook(Event::SessionStart, &drive.terms, Values::default()).await;
         }
         let workers = (0..n_workers).map(|worker| self.work(worker));
@@ -246,7 +249,16 @@ impl<'a> Course<'a> {
             // Something was left that has to be brought in.
             return;
         }
-        self.hook(Event::SessionEnd, &drive.terms, Values::default()).await;
+        let error = match &why {
+            drive::Why::Failed { says } | drive::Why::Leftovers { says } => says.to_string(),
+            drive::Why::Completed
+            | drive::Why::IterationsUsed
+            | drive::Why::BudgetSpent
+            | drive::Why::Stopped
+            | drive::Why::Idle => String::new(),
+        };
+        let values = Values { why: why.as_str(), error, ..Values::default() };
+        self.hook(Event::SessionEnd, &drive.terms, values).await;
         if !self.shared.stop.is_cancelled() {
             self.tell(drive::Command::End { why }).await;
         }
@@ -271,6 +283,9 @@ impl<'a> Course<'a> {
         let configuration = self.shared.configured.current();
         let trust = hooks::Trust::of(&self.shared.data);
         let hooks = Hooks::in_project(&configuration, directory, &trust);
+        for says in hooks.problems().iter().map(String::as_str).chain(hooks.withheld()) {
+            self.warn_once(says.to_owned()).await;
+        }
         if !hooks.has(event) {
             return;
         }
@@ -285,8 +300,10 @@ impl<'a> Course<'a> {
             Event::SessionEnd => run(self.shared.stop.clone()).await,
             _ => self.unless_stopped(run).await,
         };
-        for failure in outcome.failures() {
-            tracing::warn!(run = self.name.as_str(), "{failure}");
+        // That it was cut short by the hub's own end is nobody's fault.
+        let is_cut = self.shared.stop.is_cancelled();
+        for says in outcome.failures().into_iter().filter(|_| !is_cut) {
+            self.tell(drive::Command::Warn { says }).await;
         }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend(outcome.text_for_prompt());
@@ -309,6 +326,15 @@ impl<'a> Course<'a> {
             () = watch.until(&self.shared.hub, is_cut) => stop.cancel(),
         }
         work.await
+    }
+
+    /// Tells people something that they were not told since the run was begun.
+    async fn warn_once(&self, says: String) {
+        let state = self.shared.hub.state();
+        let Some(drive) = self.drive(&state) else { return };
+        if !drive.warnings.iter().any(|warning| *warning.says == *says) {
+            self.tell(drive::Command::Warn { says }).await;
+        }
     }
 
     /// Does what one worker is to do, step by step.

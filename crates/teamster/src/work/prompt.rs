@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use teamster_core::drive::Terms;
 use teamster_core::ids::NoteId;
 use teamster_core::item::{Item, Status};
 use teamster_core::iteration::Open;
@@ -10,12 +11,11 @@ use teamster_core::{RunName, State};
 
 /// The prompt of an iteration, unless the person has another.
 pub const TEMPLATE: &str = include_str!("template.md");
-/// The prompt of the iteration that makes the plan.
-const PLAN: &str = include_str!("plan.md");
+/// The prompt of the iteration that makes the plan, unless the person has another.
+pub const PLAN: &str = include_str!("plan.md");
 
 /// What a template can have filled in, in double braces.
-pub(crate) const VARIABLES: [&str; 7] =
-    ["session", "iteration", "spec", "tasks", "notes", "history", "extra"];
+const VARIABLES: [&str; 7] = ["session", "iteration", "spec", "tasks", "notes", "history", "extra"];
 
 /// As many summaries as an agent is told, the newest.
 const SUMMARIES_MAX: usize = 5;
@@ -31,7 +31,7 @@ pub(crate) fn of_iteration(state: &State, name: &RunName, open: &Open) -> Option
     let run = state.runs.get(name);
     let terms = &run.drive.as_ref()?.terms;
     let template = match open.plans {
-        true => PLAN,
+        true => terms.plan_template.as_deref().unwrap_or(PLAN),
         false => terms.template.as_deref().unwrap_or(TEMPLATE),
     };
     let extra = extra(&terms.extra, open);
@@ -62,9 +62,29 @@ fn variables(template: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns a name in double braces that looks like a variable and is none, if there is one.
-pub(crate) fn unknown_variable(template: &str) -> Option<&str> {
+fn unknown_variable(template: &str) -> Option<&str> {
     let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic());
     variables(template).find(|name| is_name(name) && !VARIABLES.contains(name))
+}
+
+/// Returns what the person may not have meant in the templates of a run.
+pub(crate) fn doubts(terms: &Terms) -> Vec<String> {
+    let templates =
+        [("the template", &terms.template), ("the plan's template", &terms.plan_template)];
+    let mut doubts = Vec::new();
+    for (which, template) in templates {
+        let Some(template) = template.as_deref() else { continue };
+        if let Some(unknown) = unknown_variable(template) {
+            let known = VARIABLES.join(", ");
+            doubts.push(format!(
+                "{which} has {{{{{unknown}}}}}, which stays as it is; filled in are {known}"
+            ));
+        }
+        if variables(template).all(|variable| variable != "spec") {
+            doubts.push(format!("{which} has no {{{{spec}}}}, so agents are not told the spec"));
+        }
+    }
+    doubts
 }
 
 /// Puts values into a template in one pass, so that what stands in a value is never taken for a variable.

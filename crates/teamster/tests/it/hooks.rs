@@ -111,6 +111,7 @@ async fn values_arrive_as_data() {
         error: "ä".repeat(100_000),
         spec: "/specs/it's a spec.md".into(),
         commit: String::new(),
+        why: "idle",
     };
     let outcome = world.run_with(&values).await;
     let project = std::fs::canonicalize(world.path("project")).expect("it is there");
@@ -138,7 +139,8 @@ async fn values_arrive_as_data() {
         TEAMSTER_ITERATION=3
         TEAMSTER_LAUNCH=…
         TEAMSTER_RUN=night-shift
-        TEAMSTER_SPEC=/specs/it's a spec.md"#]]
+        TEAMSTER_SPEC=/specs/it's a spec.md
+        TEAMSTER_WHY=idle"#]]
     .assert_eq(&others.join("\n"));
     let mut left: Vec<_> = std::fs::read_dir(world.path("project"))
         .expect("it is there")

@@ -343,3 +343,35 @@ fn a_garbage_collection_in_the_middle_of_an_iteration_loses_nothing() {
     assert_eq!(project.git(&["status", "--porcelain"]), "?? mine.txt");
     assert_eq!(project.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main");
 }
+
+#[test]
+fn the_plan_has_a_template_of_its_own() {
+    let project = two();
+    let hub = &project.world.hub;
+    let usual = hub.ok(&["template", "--plan"]);
+    assert!(usual.contains("the plan") && usual.contains("{{spec}}"), "{usual}");
+    assert_ne!(usual, hub.ok(&["template"]));
+    let plan = "{{ spec }}\n{{speck}}\n! call note-add {\"notes\":[{\"content\":\"by my own plan\",\"type\":\"tip\"}]}\n";
+    project.write_aside("plan.md", plan);
+    let (plan, template) = (project.aside("plan.md"), project.aside("template.md"));
+    let output = project.run(&["--plan-template", &plan, "--iterations", "1", "--model", "foo"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let shown = said(&output);
+    assert!(shown.contains("by my own plan"), "{shown}");
+    // What the person may not have meant is told.
+    for says in [
+        "warning: the plan's template has {{speck}}, which stays as it is; filled in are session, iteration, spec, ",
+        "warning: the template has no {{spec}}, so agents are not told the spec\n",
+        "its model cannot be chosen, so it works with its own instead of \"foo\"\n",
+    ] {
+        assert_eq!(shown.matches(says).count(), 1, "{says}\n{shown}");
+    }
+    // It stays when the run is gone on with, and is not asked for again.
+    let again = said(&project.run(&["--resume"]));
+    assert!(again.contains("the plan's template has {{speck}}"), "{again}");
+    for empty in [&plan, &template] {
+        std::fs::write(empty, " \n").expect("it can be written");
+    }
+    let refused = said(&project.run(&["--name", "other"]));
+    assert!(refused.contains("the template is empty; `teamster template` prints"), "{refused}");
+}

@@ -7,7 +7,7 @@ use crate::work::{Project, said};
 /// Writes down what it is told, a line for each run, with `~` for a newline.
 const HOOK: &str = r#"
 printf '%s|' "$TEAMSTER_EVENT" "$TEAMSTER_RUN" "$TEAMSTER_ITERATION" "$TEAMSTER_ITEM_ID" "$TEAMSTER_ITEM_CONTENT" \
-  "$TEAMSTER_ERROR" "${TEAMSTER_COMMIT:+commit}" "${TEAMSTER_SPEC##*/}" | tr '\n' '~' >> ../told.txt
+  "$TEAMSTER_ERROR" "${TEAMSTER_COMMIT:+commit}" "${TEAMSTER_SPEC##*/}" $TEAMSTER_WHY | tr '\n' '~' >> ../told.txt
 echo >> ../told.txt
 if test -n "$TEAMSTER_COMMIT"; then git rev-parse -q --verify "$TEAMSTER_COMMIT^{commit}" > /dev/null || echo lost >> ../told.txt; fi
 "#;
@@ -61,7 +61,7 @@ fn each_hook_runs_at_its_moment_and_texts_stay_texts() {
          pre_iteration|SPEC|2|||||SPEC.md|\n\
          on_item_complete|SPEC|2|TAS-2|plain||commit|SPEC.md|\n\
          post_iteration|SPEC|2||||commit|SPEC.md|\n\
-         session_end|SPEC||||||SPEC.md|\n"
+         session_end|SPEC||||||SPEC.md|completed|\n"
     );
     assert_eq!(told(&project), expected);
     // In git, too: the second iteration is not taken for done because of what an item says.
@@ -97,6 +97,20 @@ fn what_hooks_print_is_told_and_what_fails_harms_nothing() {
     );
     let output = project.run(&[]);
     assert!(output.status.success(), "{}", said(&output));
+    // People are told, too; of each iteration, and not by what the hook printed.
+    let shown = said(&output);
+    for says in [
+        "warning: the hook pre_iteration (sh -c ",
+        ") failed with exit code 7\n",
+        ") took longer than 1 s and was ended\n",
+        "warning: the hook post_iteration (no-such-program) could not be started",
+    ] {
+        assert_eq!(
+            shown.matches(says).count(),
+            if says.ends_with("-c ") { 4 } else { 2 },
+            "{shown}"
+        );
+    }
     let prompt = |agent: &str| {
         let transcript = project.world.hub.ok(&["agent", "show", agent, "--json"]);
         let told = transcript.lines().find(|line| line.contains("## Output of hooks"));
@@ -130,8 +144,13 @@ fn a_projects_hooks_do_not_run_before_they_are_trusted() {
     let output = project.run(&["--iterations", "1"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert_eq!(told(&project), "");
-    assert!(said(&output).contains("are not trusted and do not run"), "{}", said(&output));
     let directory = project.path.to_string_lossy();
+    let says = format!(
+        "warning: 6 hooks of this project are not trusted and do not run; `teamster trust {directory}` shows them and asks \
+         you"
+    );
+    assert_eq!(said(&output).matches(&says).count(), 1, "{}", said(&output));
+    assert!(project.world.hub.ok(&["log"]).contains(&says));
     project.world.hub.ok(&["trust", &directory, "--yes"]);
     let output = project.run(&["--resume", "--iterations", "1"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -163,6 +182,32 @@ fn after_three_failures_it_is_over() {
     let errors = told.lines().filter(|line| line.starts_with("on_error|SPEC|")).count();
     assert_eq!(errors, 3, "{told}");
     assert!(told.contains("$call9"), "{told}");
-    assert!(!told.contains("post_iteration") && told.contains("session_end"), "{told}");
+    assert!(!told.contains("post_iteration"), "{told}");
+    let end = told.lines().last().unwrap_or_default();
+    assert!(end.starts_with("session_end|SPEC||||") && end.ends_with("||SPEC.md|failed|"), "{end}");
+    assert!(end.contains("$call9"), "{end}");
     assert_eq!(view["items"]["remaining"], 1, "{view:#}");
+}
+
+/// What cannot be read is told in the words of `trust`, and the run goes on without it.
+#[test]
+fn what_is_wrong_in_a_projects_file_is_told() {
+    let project = start("");
+    project.write_aside("SPEC.md", "! call task-add {\"tasks\":[{\"content\":\"one\"}]}\n");
+    for (name, text) in [
+        ("syntax", "[[hooks.session_start\n"),
+        ("event", "[[hooks.on_eror]]\ncommand = [\"true\"]\n"),
+        ("command", "[[hooks.on_error]]\ncommand = \"make check\"\n"),
+    ] {
+        project.write("teamster.toml", text);
+        let shown = said(&project.run(&["--no-commit", "--name", name]));
+        let directory = project.path.to_string_lossy();
+        let trust = said(&project.world.hub.run(&["trust", &directory]));
+        let says: Vec<&str> = trust.lines().filter(|line| line.starts_with("warning: ")).collect();
+        assert!(!says.is_empty(), "{trust}");
+        for line in says {
+            assert_eq!(shown.matches(line).count(), 1, "{name}: {line}\n{shown}");
+        }
+        assert!(shown.contains(&format!("{name}: it is complete")), "{shown}");
+    }
 }

@@ -243,3 +243,55 @@ async fn an_agent_changes_hands_and_goes_on() {
     let answer = mcp.request("tools/list", json!({})).await;
     assert_eq!(answer.status, 401, "the person's token is over");
 }
+
+/// A program that failed again and again, and an agent that waits because of that.
+fn held_back() -> (World, String) {
+    let world = World::start("[pool]\nrunning = 6\n");
+    let go = world.home.path().join("go");
+    let script = format!("! run until test -e {}; do sleep 0.05; done\n! exit 3", go.display());
+    let others: Vec<String> = (0..6).map(|_| world.draft("coder", &script)).collect();
+    let id = world.draft("coder", "! say done");
+    let queued = world.agent(&id);
+    let waits = queued["waits_for"].as_str().unwrap_or_default();
+    assert_eq!(waits, "the pool is full (pool.running = 6, pool.live = 16)", "{queued}");
+    for other in &others {
+        until_said(&world, &format!("agent {other} begins a turn"));
+    }
+    std::fs::write(go, "").expect("it can be written");
+    until_said(&world, &format!("agent {id}: waits: scripted is held back until "));
+    for other in &others {
+        until_said(&world, &format!("agent {other} was cut off"));
+        world.hub.ok(&["kill", other]);
+    }
+    (world, id)
+}
+
+#[test]
+fn people_see_why_an_agent_waits_and_can_have_it_tried() {
+    let (world, id) = held_back();
+    let says = "scripted is held back until ";
+    let why = ", because it failed 6 times within ten minutes";
+    for verb in [&["agents"][..], &["agent", "show", &id], &["status"], &["top", "--once"]] {
+        let shown = world.hub.ok(verb);
+        assert!(shown.contains(says), "{verb:?}: {shown}");
+    }
+    let queued = world.agent(&id);
+    let waits = queued["waits_for"].as_str().unwrap_or_default();
+    assert!(waits.starts_with(says) && waits.ends_with(why), "{queued}");
+    assert!(queued["waits_until"].as_i64() > queued["drafted_at"].as_i64(), "{queued}");
+    world.hub.ok(&["resume", &id]);
+    let ended = world.ended(&id);
+    assert_eq!(outcome(&ended), ("completed", "success", "done"));
+    assert_eq!((&ended["waits_for"], &ended["waits_until"]), (&Value::Null, &Value::Null));
+    let refused = world.hub.fails(&["resume", &id]);
+    assert!(!refused.is_empty());
+}
+
+#[test]
+fn whoever_drafts_an_agent_has_its_program_tried_at_once() {
+    let (world, id) = held_back();
+    let other = world.draft("coder", "! say me too");
+    for id in [id, other] {
+        assert_eq!(outcome(&world.ended(&id)).1, "success");
+    }
+}

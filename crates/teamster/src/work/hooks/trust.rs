@@ -50,11 +50,6 @@ impl Trust {
         Self { data: data.clone() }
     }
 
-    /// Returns how a person calls this program for this workspace.
-    pub(super) fn call(&self, verb: &str) -> String {
-        self.data.call(verb)
-    }
-
     /// Says whether these hooks of the project may run. What cannot be read is not trusted.
     pub fn stand(&self, project: &Path, hooks: &HookFields) -> Stand {
         let Ok(project) = std::fs::canonicalize(project) else { return Stand::Unknown };

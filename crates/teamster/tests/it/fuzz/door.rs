@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use teamster::agents::{Configured, Live};
+use teamster::agents::{Configured, Live, Queue};
 use teamster::api::{self, Api};
 use teamster::clock::SystemClock;
 use teamster::listen::Connections;
@@ -91,13 +91,14 @@ impl Door {
             nothing,
         ));
         let stop = watch::Sender::new(false);
+        let queue = Queue::new(hub.clone(), Arc::new(SystemClock), configured.clone());
         let api = api::router(Api {
             hub,
             log,
             clock: Arc::new(SystemClock),
             stop,
             live: Live::default(),
-            data: teamster::config::DataFiles::of(std::path::Path::new("/nowhere")),
+            queue,
             telemetry,
             configured,
         });

@@ -421,3 +421,27 @@ fn a_worker_that_waits_says_why() {
     let shown = self::shown(&mut model, 80, 24);
     assert!(shown.contains("▸1 #2 works · TAS-1") && shown.contains(" 3 waits:"), "{shown}");
 }
+
+#[test]
+fn warnings_are_in_every_stream_once_and_whole() {
+    let warn = |numbers: &[u32]| {
+        let mut run = run();
+        let one = |n: &u32| json!({"number": n, "says": format!("the hook {n} failed with exit code 1, {}", "so it is said".repeat(4)), "at": 0});
+        run["warnings"] = numbers.iter().map(one).collect();
+        run["open"][1]["held_up"] = json!("waits: the pool is full");
+        run
+    };
+    let mut model = model_of(warn(&[4]));
+    model.take_run(serde_json::from_value(warn(&[4, 5])).expect("it is a run"));
+    let is_shown = |model: &mut Model| {
+        let shown = shown(model, 80, 24);
+        for n in [4, 5] {
+            assert_eq!(shown.matches(&format!("! the hook {n} failed")).count(), 1, "{shown}");
+        }
+    };
+    is_shown(&mut model);
+    model.choose_worker(1);
+    is_shown(&mut model);
+    let shown = shown(&mut model, 200, 50);
+    assert!(shown.contains("waits: the pool is full"), "{shown}");
+}
