@@ -130,8 +130,10 @@ fn line_by_line_a_run_is_followed_from_one_hub_to_the_next() {
     let output = follow.wait_with_output().expect("it ends");
     let said = said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert_eq!(said.matches("the hub is gone; `").count(), 2, "{said}");
-    assert_eq!(said.matches("the hub is back").count(), 2, "{said}");
+    // One that is replaced at once may not be missed.
+    let n_gone = said.matches("the hub is gone; `").count();
+    assert!((1..=2).contains(&n_gone), "{said}");
+    assert_eq!(said.matches("the hub is back").count(), n_gone, "{said}");
     for what in
         ["iteration 1 begins", "iteration 1 ended", "iteration 2 begins", "iteration 2 ended"]
     {
@@ -193,7 +195,7 @@ fn where_the_cursor_cannot_move_lines_are_printed() {
     let terminal = Terminal::open(project.world.home.path());
     terminal.types(&["export TERM=dumb", "Enter"]);
     types(&terminal, &project, &format!("{} --iterations 1", run(&project)));
-    terminal.until_all(&["iteration 1 begins", "iteration 1 ended", "left 3"]);
+    terminal.until_all(&["iteration 1 ended", "left 3"]);
     types(&terminal, &project, "top");
     terminal.until_all(&["RUNS 1", "left 0"]);
 }

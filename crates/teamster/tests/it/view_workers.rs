@@ -84,7 +84,7 @@ fn an_agent_that_cannot_go_on_says_why() {
     project.write_aside("SPEC.md", &format!("! ask to run make\n{SPEC}"));
     let terminal = Terminal::open(project.world.home.path());
     types(&terminal, &project, &run(&project));
-    terminal.until_all(&["iteration 0 · waits until there is room"]);
+    terminal.until_all(&["iteration 0 · waits: the pool is full"]);
     hub.ok(&["kill", &coder]);
     terminal.until_all(&["iteration 0 · waits for your answer to Q-1"]);
     hub.ok(&["answer", "Q-1", "allow"]);

@@ -35,7 +35,9 @@ const QUEUED_MS: i64 = 3_000;
 /// How an iteration ended is told after what its agent said last, if that comes in time.
 const LAST_WORDS_WAIT: Duration = Duration::from_secs(2);
 /// Nobody may see what is printed, so a hub is not waited for forever.
-const GONE_MAX: Duration = Duration::from_secs(600);
+const GONE_MAX: Duration = Duration::from_secs(30);
+/// The exit code of whoever has waited for it in vain.
+const GONE: u8 = 8;
 /// Whoever stops us kills us soon if we do not go.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -150,7 +152,7 @@ impl Follow<'_> {
         let _log = Aborted(vec![tasks::spawn("follow the log", reads)]);
         let (words, mut said) = mpsc::channel(SAID_MAX);
         let mut readers = Aborted(Vec::new());
-        loop {
+        let mut read_more = |tells: &mut Tells| {
             for agent in tells.unread() {
                 if !self.json {
                     readers.0.retain(|task| !task.is_finished());
@@ -158,6 +160,9 @@ impl Follow<'_> {
                     readers.0.push(tasks::spawn("read a transcript", reads));
                 }
             }
+        };
+        loop {
+            read_more(&mut tells);
             let quiet_at = Timestamp(printer.last.0.saturating_add(QUIET_MS));
             let queued_at = tells.queued_since().map(|at| at.0.saturating_add(QUEUED_MS));
             let queued_at = queued_at.map_or(quiet_at, |at| quiet_at.min(Timestamp(at)));
@@ -169,6 +174,8 @@ impl Follow<'_> {
                     tells.stands(show::parsed(view.clone())?);
                     for line in &lines {
                         if let Some(agent) = tells.ends(line).filter(|_| !self.json) {
+                            // It may have begun just now.
+                            read_more(&mut tells);
                             last_words(&agent, &mut tells, &mut said, &mut printer).await?;
                         }
                         let told = tells.event(line);
@@ -298,7 +305,7 @@ impl Printer {
     }
 
     fn also(&mut self, line: &Value, told: &Told) -> anyhow::Result<()> {
-        if self.json { print(&line.to_string()) } else { self.tell(told) }
+        if self.json { print(&json!({"question": line}).to_string()) } else { self.tell(told) }
     }
 
     fn all(&mut self, told: Vec<Told>) -> anyhow::Result<()> {
@@ -392,8 +399,9 @@ async fn get(
         }
         let up = data.call("up -d");
         say(&format!("the hub is gone; `{up}` starts it, and {name} goes on then"));
-        let again = tokio::time::timeout(GONE_MAX, client.connect_again(data)).await;
-        again.map_err(|_| error.context("there is still no hub"))?;
+        if tokio::time::timeout(GONE_MAX, client.connect_again(data)).await.is_err() {
+            return Err(error.context(Ended(GONE)));
+        }
         say("the hub is back");
     }
 }

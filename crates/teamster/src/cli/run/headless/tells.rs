@@ -241,11 +241,12 @@ impl Tells {
                 (place.start, place.begun_at) = (Start::Due, at);
                 format!("{id} was cut off and goes on: {why}")
             }
-            agent::Event::Warned { says, .. } => format!("warning: {says}"),
             agent::Event::KillAsked { why: agent::Why::OutOfTime, .. } => {
                 format!("{id} is ended: its time is over")
             }
-            agent::Event::Drafted { .. }
+            // The run is warned of it, once.
+            agent::Event::Warned { .. }
+            | agent::Event::Drafted { .. }
             | agent::Event::Begun { .. }
             | agent::Event::TurnBegun { .. }
             | agent::Event::Spent { .. }
