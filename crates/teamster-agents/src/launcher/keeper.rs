@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -37,7 +38,7 @@ pub(super) enum Reach {
 }
 
 /// Plays the keeper. Returns only if nothing was started; otherwise the process ends when everything has.
-pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
+pub(super) fn keep(control: &UnixStream, reach: Reach, linger: Duration) -> Result<(), NotHeld> {
     let handed = wire::take_over(control)?;
     let mut hub = BufReader::new(control.try_clone()?);
     let Some(order) = wire::hear::<Order>(&mut hub)? else { return Ok(()) };
@@ -60,7 +61,7 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
     let program = start(order, handed)?;
     // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
     let _ = wire::say(control, &Report::Started);
-    let keeper = Keeper { control, program, reach, status: Mutex::new(None) };
+    let keeper = Keeper { control, program, reach, linger, status: Mutex::new(None) };
     std::thread::scope(|scope| {
         let listener = std::thread::Builder::new().spawn_scoped(scope, || keeper.listen(&mut hub));
         if listener.is_err() {
@@ -111,6 +112,8 @@ struct Keeper<'a> {
     control: &'a UnixStream,
     program: Pid,
     reach: Reach,
+    /// How long the program may take when the hub is gone. In a namespace the launcher outside sees to that.
+    linger: Duration,
     /// How the program ended, once it was reaped. Nothing is reaped or signalled without this lock, so that no signal
     /// reaches a stranger that got the number of a process of ours.
     status: Mutex<Option<Status>>,
@@ -129,6 +132,7 @@ impl Keeper<'_> {
                 };
             }
         }
+        std::thread::sleep(self.linger);
         self.finish(self.lock());
     }
 

@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{
@@ -43,14 +44,14 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE);
 
 /// Holds a namespace from outside: whatever becomes of the hub, it ends, and its end is seen.
-pub(super) fn hold(control: &UnixStream) -> Result<(), NotHeld> {
+pub(super) fn hold(control: &UnixStream, linger: Duration) -> Result<(), NotHeld> {
     let Handed { stdin, stdout } = wire::take_over(control)?;
     enter()?;
     let (inside, theirs) = UnixStream::pair()?;
     let mut init = start_init(theirs).map_err(Failure::at(Step::Init))?;
     let handed = wire::hand_over(&inside, stdin.as_fd(), stdout.as_fd());
     drop((stdin, stdout));
-    let relayed = handed.and_then(|()| relay(control, &inside, &mut init));
+    let relayed = handed.and_then(|()| relay(control, &inside, linger));
     // The end of a namespace's first process is seen only after the ends of all others.
     let _ = init.kill();
     init.wait()?;
@@ -96,15 +97,18 @@ fn start_init(control: UnixStream) -> io::Result<Child> {
 /// Room for a request; an order takes several turns.
 const RELAY_BYTES: usize = 16 * 1024;
 
-/// Copies what the hub and the first process say, until the latter ends; kills it when the hub's side ends.
-fn relay(control: &UnixStream, inside: &UnixStream, init: &mut Child) -> io::Result<()> {
+/// Copies what the hub and the first process say, until the latter ends, or the hub's side does.
+fn relay(control: &UnixStream, inside: &UnixStream, linger: Duration) -> io::Result<()> {
     let mut buffer = [0; RELAY_BYTES];
     let mut hub_lives = true;
+    let linger = Timespec::try_from(linger).map_err(io::Error::other)?;
     loop {
         let mut sides = [PollFd::new(inside, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
-        let n_sides = if hub_lives { 2 } else { 1 };
-        match poll(&mut sides[..n_sides], None) {
+        // Of the first process no more than its program's end is to come, and its own.
+        let (n_sides, patience) = if hub_lives { (2, None) } else { (1, Some(&linger)) };
+        match poll(&mut sides[..n_sides], patience) {
             Err(Errno::INTR) => continue,
+            Ok(0) => return Ok(()),
             polled => polled?,
         };
         let [from_inside, from_hub] = sides.map(|side| !side.revents().is_empty());
@@ -117,10 +121,7 @@ fn relay(control: &UnixStream, inside: &UnixStream, init: &mut Child) -> io::Res
         }
         if from_hub && hub_lives {
             match read(control, &mut buffer) {
-                [] => {
-                    hub_lives = false;
-                    init.kill()?;
-                }
+                [] => hub_lives = false,
                 // If the first process is gone, the end of its side says so.
                 said => drop((&*inside).write_all(said)),
             }

@@ -52,6 +52,7 @@ pub use self::teams::{check as check_team, check_all as check_teams, problem as 
 pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
 use crate::clock::Clock;
 use crate::config::DataFiles;
+use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::programs::Program;
 use crate::settings::{self, Configuration, Money, Pool};
@@ -66,6 +67,7 @@ pub struct Setup {
     pub log: Arc<dyn Log>,
     pub clock: Arc<dyn Clock>,
     pub data: DataFiles,
+    pub guarded: Guarded,
     /// Where agents find the hub.
     pub url: String,
     pub configured: Arc<Configured>,
@@ -78,8 +80,7 @@ struct Shared {
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     url: String,
-    /// Agents must not find this: the operator's token is in it, and the log.
-    data: PathBuf,
+    guarded: Guarded,
     configured: Arc<Configured>,
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
@@ -122,7 +123,7 @@ struct Failures {
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, url, configured, live } = setup;
+        let Setup { hub, log, clock, data, guarded, url, configured, live } = setup;
         let launches = Launches::new(data.directory().join("launches"));
         for left in launches.end_leftovers(launches::PATIENCE)? {
             let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
@@ -138,7 +139,7 @@ impl Runner {
             log,
             clock,
             url,
-            data: data.directory().to_owned(),
+            guarded,
             configured,
             supervisor,
             isolation: OnceCell::new(),

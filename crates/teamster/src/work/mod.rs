@@ -26,6 +26,7 @@ use self::git::{Message, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
 use crate::agents::{self, Configured};
 use crate::config::DataFiles;
+use crate::held::{Guarded, Held};
 use crate::hub::Handle;
 use crate::tasks;
 
@@ -40,6 +41,7 @@ const SUBJECT_CHARS_MAX: usize = 72;
 pub struct Setup {
     pub hub: Handle,
     pub data: DataFiles,
+    pub guarded: Guarded,
     pub configured: Arc<Configured>,
 }
 
@@ -76,8 +78,8 @@ impl Stopper {
 impl Work {
     /// After whoever ends what an earlier hub left.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, data, configured } = setup;
-        let starter = Starter::new(&data)?;
+        let Setup { hub, data, guarded, configured } = setup;
+        let starter = Starter::new(&data, guarded)?;
         let shared = Shared { hub, data, configured, starter, stop: CancellationToken::new() };
         let (under_way, tracker) = (Arc::default(), TaskTracker::new());
         Ok(Self { shared: Arc::new(shared), under_way, tracker })
@@ -135,8 +137,11 @@ pub(crate) struct Repository {
 }
 
 /// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
-pub(crate) async fn repository(directory: &Path) -> Result<Option<Repository>, String> {
-    match Tree::at(directory).await {
+pub(crate) async fn repository(
+    held: &Held,
+    directory: &Path,
+) -> Result<Option<Repository>, String> {
+    match Tree::at(held, directory).await {
         Ok(Some(tree)) => {
             let has_commit = tree.head().await.is_some();
             Ok(Some(Repository { root: tree.root().to_owned(), has_commit }))
@@ -334,7 +339,8 @@ impl<'a> Course<'a> {
             return;
         }
         let main = Path::new(&*drive.terms.directory);
-        let tree = if drive.terms.commits { Tree::at(main).await } else { Ok(None) };
+        let held = hub.held();
+        let tree = if drive.terms.commits { Tree::at(held, main).await } else { Ok(None) };
         let prepared = match tree {
             Ok(Some(tree)) => self.prepare(&tree, &drive, worker).await,
             Ok(None) if drive.terms.commits && self.known_base(&drive).is_some() => {
@@ -404,7 +410,8 @@ impl<'a> Course<'a> {
 
     /// Returns the name under which a repository keeps how the files were before an iteration.
     fn anchor(&self, worker: u32) -> String {
-        format!("refs/teamster/run-{}/worker-{worker}", self.name)
+        // Not as the worker's branch: git takes `teamster/…` for what is below `refs` before it looks at branches.
+        format!("refs/teamster/run-{}/before-{worker}", self.name)
     }
 
     /// Returns how everything was before one of the iterations since a person had the run begin or go on.
@@ -428,7 +435,8 @@ impl<'a> Course<'a> {
     /// Returns the repository of a run that has one, if git may be run over its files.
     async fn main_tree(&self, drive: &Drive) -> Result<Tree, git::GitError> {
         let directory = Path::new(&*drive.terms.directory);
-        let main = Tree::at(directory).await?.ok_or_else(|| git::GitError::gone(directory))?;
+        let main = Tree::at(self.shared.hub.held(), directory).await?;
+        let main = main.ok_or_else(|| git::GitError::gone(directory))?;
         self.programs(&main, drive).await?;
         Ok(main)
     }
