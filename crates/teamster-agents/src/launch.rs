@@ -32,6 +32,8 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
     /// Directories that the program finds empty, where [`Isolation::masks`].
     pub masked: Vec<PathBuf>,
+    /// Directories and files that the program cannot change, where [`Isolation::masks`].
+    pub read_only: Vec<PathBuf>,
     pub private: Option<Private>,
     pub isolation: Isolation,
     /// A longer line of its output is thrown away.
@@ -54,6 +56,7 @@ impl Launch {
             passed_on: Vec::new(),
             environment: Vec::new(),
             masked: Vec::new(),
+            read_only: Vec::new(),
             private: None,
             isolation,
             line_bytes_max: LINE_BYTES_MAX,

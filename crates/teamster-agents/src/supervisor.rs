@@ -321,6 +321,7 @@ impl Watched {
             directory: launch.directory.into(),
             environment,
             masked: launch.masked.into_iter().map(Into::into).collect(),
+            read_only: launch.read_only.into_iter().map(Into::into).collect(),
             private: launch.private.map(|private| (private.directory.into(), private.files)),
             joins_stderr: launch.joins_stderr,
         });

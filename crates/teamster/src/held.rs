@@ -1,6 +1,7 @@
 //! What agents are kept from, and commands of the hub's own that are kept from the same: git in a project runs whatever
 //! programs the project's settings name, and those are written by whoever works there.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,22 +14,50 @@ use teamster_agents::supervisor::{self, Supervisor};
 use crate::config::DataFiles;
 use crate::{secret, tasks};
 
+/// A person has some roles, and links to some of them.
+const ENTRIES_MAX: usize = 1_000;
+const PATHS_MAX: usize = 64;
+
 /// What agents, and all that may run what they wrote, are kept from.
 #[derive(Debug, Clone)]
 pub struct Guarded {
     /// They do not see it: the operator's token is in it, and the log.
     data: PathBuf,
+    /// They cannot change it: the hub reads it again at once, and it says what they may.
+    configuration: Option<PathBuf>,
 }
 
 impl Guarded {
-    pub fn new(data: &Path) -> Self {
-        Self { data: data.to_owned() }
+    pub fn new(data: &Path, configuration: Option<&Path>) -> Self {
+        Self { data: data.to_owned(), configuration: configuration.map(Path::to_owned) }
     }
 
     /// Keeps a launch from it.
     pub fn keep(&self, launch: &mut Launch) {
         launch.masked = vec![self.data.clone()];
+        launch.read_only = self.configuration.as_deref().map(unchangeable).unwrap_or_default();
     }
+}
+
+/// Returns what must not change so that nothing that is read from a directory does: itself, and files that links in it lead
+/// to. One that is not there yet is made, or an agent could do so; where we cannot, nor can they.
+fn unchangeable(directory: &Path) -> Vec<PathBuf> {
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    let Ok(directory) = directory.canonicalize() else { return Vec::new() };
+    let roles = directory.join("roles");
+    let entries = [&directory, &roles].map(std::fs::read_dir).into_iter().flatten().flatten();
+    let files = entries.flatten().map(|entry| entry.path()).take(ENTRIES_MAX);
+    let files = files.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_file());
+    let elsewhere = roles.canonicalize().into_iter().chain(files);
+    let mut paths = vec![directory];
+    for path in elsewhere {
+        let is_known =
+            paths.iter().any(|known| path.starts_with(known) || known.starts_with(&path));
+        if !is_known && paths.len() < PATHS_MAX {
+            paths.push(path);
+        }
+    }
+    paths
 }
 
 /// Runs commands in directories where agents work.

@@ -64,7 +64,7 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
-    let guarded = Guarded::new(data.directory());
+    let guarded = Guarded::new(data.directory(), configuration.sources.user.as_deref());
     let held = Held::by(&data, guarded.clone())?;
     let project = project.held_by(held.clone());
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;

@@ -46,7 +46,7 @@ pub(super) fn keep(control: &UnixStream, reach: Reach, linger: Duration) -> Resu
         #[cfg(target_os = "linux")]
         Reach::Namespace => {
             let private = order.private.as_ref().map(|(directory, _)| directory.as_os_str());
-            super::namespaces::furnish(&order.masked, private)?;
+            super::namespaces::furnish(&order.masked, &order.read_only, private)?;
         }
         #[cfg(target_os = "linux")]
         Reach::Descendants => {
@@ -86,8 +86,16 @@ fn write(directory: &Path, files: &[PrivateFile]) -> Result<(), Failure> {
 }
 
 fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
-    let Order { program, args, directory, environment, masked: _, private: _, joins_stderr } =
-        order;
+    let Order {
+        program,
+        args,
+        directory,
+        environment,
+        joins_stderr,
+        masked: _,
+        read_only: _,
+        private: _,
+    } = order;
     let Handed { stdin, stdout } = handed;
     if !Path::new(&directory).is_dir() {
         let why = format!("there is no directory {}", Path::new(&directory).display());

@@ -5,13 +5,17 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
+};
 use rustix::process::{
     DumpableBehavior, Signal, getegid, geteuid, set_dumpable_behavior,
     set_parent_process_death_signal,
@@ -141,7 +145,11 @@ fn read<'a>(mut socket: &UnixStream, buffer: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Prepares the inside of the namespaces for the program.
-pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<(), Failure> {
+pub(super) fn furnish(
+    masked: &[OsString],
+    read_only: &[OsString],
+    private: Option<&OsStr>,
+) -> Result<(), Failure> {
     // Should the launcher be killed, the end of its socket would tell us too; this holds even if we are stopped.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Init))?;
     // What we know and where we are is not for the program, which may be the same user.
@@ -152,10 +160,16 @@ pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<()
     mount("proc", "/proc", "proc", harmless, None).map_err(Failure::at(Step::Proc))?;
     let hide = |directory: &OsStr, flags: MountFlags, mode: &CStr| {
         mount("tmpfs", directory, "tmpfs", harmless | flags, Some(mode)).map_err(|error| {
-            let directory = std::path::Path::new(directory).display();
+            let directory = Path::new(directory).display();
             Failure { step: Step::Masks, why: format!("{directory}: {error}") }
         })
     };
+    for path in read_only {
+        protect(Path::new(path)).map_err(|error| {
+            let path = Path::new(path).display();
+            Failure { step: Step::Masks, why: format!("{path}: {error}") }
+        })?;
+    }
     for directory in masked {
         hide(directory, MountFlags::RDONLY, c"mode=0555")?;
     }
@@ -164,6 +178,31 @@ pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<()
         hide(directory, MountFlags::empty(), c"mode=0700")?;
     }
     give_up_privileges().map_err(Failure::at(Step::Privileges))
+}
+
+/// Makes what is at a path unchangeable from here.
+fn protect(path: &Path) -> io::Result<()> {
+    // What is mounted somewhere cannot be moved away. What it is in could be, and with it our mount.
+    if let Some(parent) = path.parent() {
+        mount_bind_recursive(parent, parent)?;
+    }
+    mount_bind_recursive(path, path)?;
+    // Who is not root may not take off what restricts a mount already.
+    let now = statvfs(path)?.f_flag;
+    let kept = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(is_set, _)| now.contains(*is_set));
+    let mut flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
+    if !now.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME) {
+        flags |= MountFlags::STRICTATIME;
+    }
+    Ok(mount_remount(path, flags, c"")?)
 }
 
 /// Sees to it that what we start cannot undo what we did.

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use expect_test::expect;
 use teamster::held::{Guarded, Held};
 use teamster_agents::deputy::{Command, Error, How, Output, STDOUT_BYTES_MAX};
 use teamster_agents::isolation::Isolation;
@@ -25,7 +26,11 @@ impl World {
         let place = tempfile::tempdir().expect("a directory");
         let data = place.path().join("data");
         std::fs::create_dir(&data).expect("it can be made");
-        let held = Held::by_program(program(), &data, Guarded::new(&data));
+        let held = Held::by_program(
+            program(),
+            &data,
+            Guarded::new(&data, Some(&place.path().join("config/teamster"))),
+        );
         Self { place, held }
     }
 
@@ -165,6 +170,93 @@ async fn what_git_starts_in_a_run_sees_no_more_than_agents_do() {
     assert!(seen.contains("ran\n"), "the filter was not run: {}", said(&output));
     assert_eq!(seen.replace("ran\n", ""), "", "{}", said(&output));
     assert!(project.commits().iter().any(|(_, files)| files.contains(&"files/1.txt".to_owned())));
+}
+
+/// Does its best to change the configuration of the user, whose home is `.`.
+const LOOSEN: &str = r#"
+try() { if "$@" 2>/dev/null; then echo "can: $*"; else echo "cannot: $*"; fi; }
+try cp evil config/teamster/teamster.toml
+try cp evil config/teamster/roles/coder.md
+try cp evil config/teamster/new.toml
+try cp evil dotfiles/prices.toml
+try rm -f config/teamster/teamster.toml
+try rm -f dotfiles/prices.toml
+try mv config/teamster config/other
+try mv config other
+try mv dotfiles other
+try mount -o remount,rw config/teamster
+umount -l config/teamster 2>/dev/null
+try cp evil config/teamster/teamster.toml
+unshare -rm sh -c 'umount -l config/teamster; mount -o remount,rw,bind config/teamster; cp evil config/teamster/teamster.toml' 2>/dev/null
+try cp evil config/other.toml
+cat config/teamster/teamster.toml
+"#;
+
+/// The hub reads it again at once, and it says what agents may.
+#[tokio::test]
+async fn the_users_configuration_cannot_be_changed() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let world = World::new();
+    for directory in ["config/teamster/roles", "dotfiles"] {
+        std::fs::create_dir_all(world.path(directory)).expect("it can be made");
+    }
+    for file in
+        ["config/teamster/teamster.toml", "config/teamster/roles/coder.md", "dotfiles/prices.toml"]
+    {
+        std::fs::write(world.path(file), "mine\n").expect("it can be written");
+    }
+    let link = world.path("config/teamster/prices.toml");
+    std::os::unix::fs::symlink(world.path("dotfiles/prices.toml"), link).expect("it can be made");
+    std::fs::write(world.path("evil"), "theirs\n").expect("it can be written");
+    let tried = world.run(LOOSEN).await;
+    expect![[r#"
+        cannot: cp evil config/teamster/teamster.toml
+        cannot: cp evil config/teamster/roles/coder.md
+        cannot: cp evil config/teamster/new.toml
+        cannot: cp evil dotfiles/prices.toml
+        cannot: rm -f config/teamster/teamster.toml
+        cannot: rm -f dotfiles/prices.toml
+        cannot: mv config/teamster config/other
+        cannot: mv config other
+        cannot: mv dotfiles other
+        cannot: mount -o remount,rw config/teamster
+        cannot: cp evil config/teamster/teamster.toml
+        can: cp evil config/other.toml
+        mine
+    "#]]
+    .assert_eq(text(&tried.stdout));
+    let mine = std::fs::read_to_string(world.path("config/teamster/teamster.toml"));
+    assert_eq!(mine.expect("it is there"), "mine\n");
+}
+
+/// One that is not there yet cannot be made by them either.
+#[tokio::test]
+async fn agents_and_hooks_of_a_run_cannot_change_the_users_configuration() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let project = Project::start("");
+    let config = project.aside("config/teamster");
+    let set =
+        format!("[[hooks.pre_iteration]]\ncommand = [\"touch\", \"{}\"]\n", project.aside("ran"));
+    let evil = project.write_aside("evil.toml", &set);
+    let before = std::fs::read_to_string(format!("{config}/teamster.toml")).unwrap_or_default();
+    let script = format!(
+        "cp {} {config}/teamster.toml || true; mkdir -p {config}/roles && cp {0} {config}/roles/coder.md || true",
+        evil.display()
+    );
+    let script = project.write_aside("script.sh", &script);
+    let run = format!("! run sh {}\n! write newest", script.display());
+    project.write_aside("template.md", &TEMPLATE.replace("! write newest", &run));
+    let output =
+        project.run(&["--iterations", "2", "--check", &format!("sh {}", script.display())]);
+    let after = std::fs::read_to_string(format!("{config}/teamster.toml")).unwrap_or_default();
+    assert_eq!(after, before, "{}", said(&output));
+    assert!(!Path::new(&config).join("roles/coder.md").exists());
+    assert!(!Path::new(&project.aside("ran")).exists());
+    assert!(project.commits().len() > 1, "{}", said(&output));
 }
 
 /// What git had started is no agent, and is found like one.

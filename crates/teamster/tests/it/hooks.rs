@@ -36,7 +36,7 @@ impl World {
             std::fs::create_dir(place.path().join(name)).expect("a directory can be made");
         }
         let data = place.path().join("data");
-        let starter = Starter::by(program(), &data, Guarded::new(&data));
+        let starter = Starter::by(program(), &data, Guarded::new(&data, None));
         Self { place, starter, stop: CancellationToken::new() }
     }
 
