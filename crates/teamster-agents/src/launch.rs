@@ -14,6 +14,9 @@ pub const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Enough for the last words of a program, and for a thousand programs.
 pub const STDERR_TAIL_BYTES: usize = 16 * 1024;
 
+/// What is written in the middle of something may be in everybody's way, such as a lock; less than the next hub waits.
+pub const LINGER: Duration = Duration::from_millis(1_500);
+
 /// A program to be started as an agent.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -29,6 +32,8 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
     /// Directories that the program finds empty, where [`Isolation::masks`].
     pub masked: Vec<PathBuf>,
+    /// Directories and files that the program cannot change, where [`Isolation::masks`].
+    pub read_only: Vec<PathBuf>,
     pub private: Option<Private>,
     pub isolation: Isolation,
     /// A longer line of its output is thrown away.
@@ -37,6 +42,8 @@ pub struct Launch {
     pub stderr_tail_bytes: usize,
     /// Whether its stderr goes where its output goes, in the order in which it writes them.
     pub joins_stderr: bool,
+    /// Whether it may finish what it does, for [`LINGER`], when the hub is gone, or has it killed.
+    pub lingers: bool,
 }
 
 impl Launch {
@@ -49,11 +56,13 @@ impl Launch {
             passed_on: Vec::new(),
             environment: Vec::new(),
             masked: Vec::new(),
+            read_only: Vec::new(),
             private: None,
             isolation,
             line_bytes_max: LINE_BYTES_MAX,
             stderr_tail_bytes: STDERR_TAIL_BYTES,
             joins_stderr: false,
+            lingers: false,
         }
     }
 }

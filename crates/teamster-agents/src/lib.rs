@@ -1,6 +1,7 @@
 //! Agents: how their processes are started, watched and ended, and how one talks to them.
 
 pub mod agent;
+pub mod deputy;
 pub mod dialogue;
 pub mod drivers;
 pub mod isolation;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -100,6 +100,18 @@ impl Supervisor {
     /// `launcher` is a program with the verb [`launcher::VERB`], usually [`own_program`].
     pub fn new(launcher: impl Into<PathBuf>, launches: Launches, spawn: Spawn) -> Self {
         Self { launcher: launcher.into(), launches, spawn }
+    }
+
+    pub(crate) fn launcher(&self) -> &Path {
+        &self.launcher
+    }
+
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        (self.spawn)(name, Box::pin(task));
     }
 
     /// Finds out by trying what this machine offers.
@@ -205,6 +217,7 @@ impl Supervisor {
         let mut command = process::bare(&self.launcher);
         std::os::unix::process::CommandExt::arg0(&mut command, "teamster");
         command.args([launcher::VERB, launch.isolation.name()]);
+        command.args(launch.lingers.then_some(launcher::LINGERS));
         command.current_dir("/").env(MARK, &launch.id);
         // Not killed on drop: it sees the end of our side, and has its work to do then.
         command.into()
@@ -308,6 +321,7 @@ impl Watched {
             directory: launch.directory.into(),
             environment,
             masked: launch.masked.into_iter().map(Into::into).collect(),
+            read_only: launch.read_only.into_iter().map(Into::into).collect(),
             private: launch.private.map(|private| (private.directory.into(), private.files)),
             joins_stderr: launch.joins_stderr,
         });

@@ -30,6 +30,7 @@ pub(crate) struct Order {
     pub(crate) directory: OsString,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) masked: Vec<OsString>,
+    pub(crate) read_only: Vec<OsString>,
     /// A directory of its own, and what is written there.
     pub(crate) private: Option<(OsString, Vec<PrivateFile>)>,
     /// Whether its stderr goes where its output goes.

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod held;
 pub mod hub;
 pub mod listen;
 pub mod prices;

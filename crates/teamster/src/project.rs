@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use teamster_agents::process;
+use teamster_agents::deputy::Command;
+
+use crate::held::Held;
 
 /// The directory that `teamster up` was given.
 #[derive(Debug, Clone)]
 pub struct Project {
     directory: PathBuf,
+    held: Held,
 }
 
 /// git answers in milliseconds; a repository on a dead network disk must not hold a call up.
@@ -16,7 +19,16 @@ const GIT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Project {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        Self { directory: directory.into(), held: Held::here() }
+    }
+
+    /// Has commands in it, and wherever else agents work, run by this.
+    pub fn held_by(self, held: Held) -> Self {
+        Self { held, ..self }
+    }
+
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     pub fn directory(&self) -> &Path {
@@ -33,11 +45,10 @@ impl Project {
 
     /// Returns the short hash of the current commit, if this is a git repository with one and git is installed.
     pub async fn commit(&self) -> Option<String> {
-        let git = process::command("git", &self.directory)
-            .args(["rev-parse", "--short", "HEAD"])
-            .output();
-        let output = tokio::time::timeout(GIT_PATIENCE, git).await.ok()?.ok()?;
+        let git = Command::new("git", &self.directory).args(["rev-parse", "--short", "HEAD"]);
+        let output = tokio::time::timeout(GIT_PATIENCE, self.held.run(git)).await.ok()?.ok()?;
+        let is_ok = output.is_ok();
         let hash = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (output.status.success() && !hash.is_empty()).then_some(hash)
+        (is_ok && !hash.is_empty()).then_some(hash)
     }
 }

@@ -23,6 +23,7 @@ use crate::api::{self, Api};
 use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{DataFiles, write_private};
+use crate::held::{Guarded, Held};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
@@ -63,6 +64,9 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
+    let guarded = Guarded::new(data.directory(), configuration.sources.user.as_deref());
+    let held = Held::by(&data, guarded.clone())?;
+    let project = project.held_by(held.clone());
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let listener = bind(&data, listen).await?;
     let address = listener.local_addr()?;
@@ -114,6 +118,7 @@ pub async fn run(
         log: log.clone(),
         clock: clock.clone(),
         data: data.clone(),
+        guarded: guarded.clone(),
         url: file.url.clone(),
         configured: configured.clone(),
         live: live.clone(),
@@ -124,6 +129,7 @@ pub async fn run(
     let work = work::Work::new(work::Setup {
         hub: handle.clone(),
         data: data.clone(),
+        guarded,
         configured: configured.clone(),
     })?;
     let work_stop = work.stopper();
@@ -192,6 +198,7 @@ pub async fn run(
     }
     served.end_calls();
     handle.shut_down().await;
+    held.end().await;
     telemetry.end().await;
     let outcome = loop_end.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
     let _ = std::fs::remove_file(data.socket());

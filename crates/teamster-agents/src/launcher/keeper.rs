@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -37,7 +38,7 @@ pub(super) enum Reach {
 }
 
 /// Plays the keeper. Returns only if nothing was started; otherwise the process ends when everything has.
-pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
+pub(super) fn keep(control: &UnixStream, reach: Reach, linger: Duration) -> Result<(), NotHeld> {
     let handed = wire::take_over(control)?;
     let mut hub = BufReader::new(control.try_clone()?);
     let Some(order) = wire::hear::<Order>(&mut hub)? else { return Ok(()) };
@@ -45,7 +46,7 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
         #[cfg(target_os = "linux")]
         Reach::Namespace => {
             let private = order.private.as_ref().map(|(directory, _)| directory.as_os_str());
-            super::namespaces::furnish(&order.masked, private)?;
+            super::namespaces::furnish(&order.masked, &order.read_only, private)?;
         }
         #[cfg(target_os = "linux")]
         Reach::Descendants => {
@@ -60,7 +61,7 @@ pub(super) fn keep(control: &UnixStream, reach: Reach) -> Result<(), NotHeld> {
     let program = start(order, handed)?;
     // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
     let _ = wire::say(control, &Report::Started);
-    let keeper = Keeper { control, program, reach, status: Mutex::new(None) };
+    let keeper = Keeper { control, program, reach, linger, status: Mutex::new(None) };
     std::thread::scope(|scope| {
         let listener = std::thread::Builder::new().spawn_scoped(scope, || keeper.listen(&mut hub));
         if listener.is_err() {
@@ -85,8 +86,16 @@ fn write(directory: &Path, files: &[PrivateFile]) -> Result<(), Failure> {
 }
 
 fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
-    let Order { program, args, directory, environment, masked: _, private: _, joins_stderr } =
-        order;
+    let Order {
+        program,
+        args,
+        directory,
+        environment,
+        joins_stderr,
+        masked: _,
+        read_only: _,
+        private: _,
+    } = order;
     let Handed { stdin, stdout } = handed;
     if !Path::new(&directory).is_dir() {
         let why = format!("there is no directory {}", Path::new(&directory).display());
@@ -111,6 +120,8 @@ struct Keeper<'a> {
     control: &'a UnixStream,
     program: Pid,
     reach: Reach,
+    /// How long the program may take when the hub is gone. In a namespace the launcher outside sees to that.
+    linger: Duration,
     /// How the program ended, once it was reaped. Nothing is reaped or signalled without this lock, so that no signal
     /// reaches a stranger that got the number of a process of ours.
     status: Mutex<Option<Status>>,
@@ -129,6 +140,7 @@ impl Keeper<'_> {
                 };
             }
         }
+        std::thread::sleep(self.linger);
         self.finish(self.lock());
     }
 

@@ -12,12 +12,15 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustix::io::fcntl_dupfd_cloexec;
 
+use crate::deputy;
 #[cfg(not(target_os = "linux"))]
 use crate::isolation::Step;
 use crate::isolation::{Failure, Isolation};
+use crate::launch::LINGER;
 use crate::launcher::keeper::Reach;
 use crate::wire::{self, Report};
 
@@ -31,9 +34,14 @@ pub enum Part {
     Hold(Isolation),
     /// Be the first process of a pid namespace.
     Init,
+    /// Be what runs commands for the hub: what another launcher starts, no launcher itself.
+    Deputy,
 }
 
 const INIT: &str = "init";
+/// The flag for a program that may finish when the hub is gone.
+pub(crate) const LINGERS: &str = "--lingers";
+pub(crate) const DEPUTY: &str = "deputy";
 
 impl FromStr for Part {
     type Err = String;
@@ -43,26 +51,32 @@ impl FromStr for Part {
         match held {
             Some(isolation) => Ok(Self::Hold(isolation)),
             None if name == INIT => Ok(Self::Init),
+            None if name == DEPUTY => Ok(Self::Deputy),
             None => Err(format!("{name} is nothing that a launcher does")),
         }
     }
 }
 
 /// Plays this part until nothing is left. Must be called before the process has any other thread.
-pub fn run(part: Part) -> io::Result<()> {
+pub fn run(part: Part, lingers: bool) -> io::Result<()> {
+    if part == Part::Deputy {
+        return deputy::serve();
+    }
     close_strangers();
     // Signals from the hub's terminal are not for us, and the agent has no business with that terminal.
     let _ = rustix::process::setsid();
     // The socket stays open as standard input too, which no child of ours shares.
     let control = UnixStream::from(fcntl_dupfd_cloexec(std::io::stdin(), 3)?);
+    let linger = if lingers { LINGER } else { Duration::ZERO };
     let played = match part {
-        Part::Hold(Isolation::Group) => keeper::keep(&control, Reach::Group),
+        Part::Hold(Isolation::Group) => keeper::keep(&control, Reach::Group, linger),
         #[cfg(target_os = "linux")]
-        Part::Hold(Isolation::Subreaper) => keeper::keep(&control, Reach::Descendants),
+        Part::Hold(Isolation::Subreaper) => keeper::keep(&control, Reach::Descendants, linger),
         #[cfg(target_os = "linux")]
-        Part::Hold(Isolation::Namespaces) => namespaces::hold(&control),
+        Part::Hold(Isolation::Namespaces) => namespaces::hold(&control, linger),
         #[cfg(target_os = "linux")]
-        Part::Init => keeper::keep(&control, Reach::Namespace),
+        Part::Init => keeper::keep(&control, Reach::Namespace, linger),
+        Part::Deputy => Ok(()),
         #[cfg(not(target_os = "linux"))]
         Part::Hold(Isolation::Subreaper | Isolation::Namespaces) | Part::Init => {
             Err(Failure::at(Step::Namespaces)("only Linux has this").into())

@@ -5,12 +5,17 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
+};
 use rustix::process::{
     DumpableBehavior, Signal, getegid, geteuid, set_dumpable_behavior,
     set_parent_process_death_signal,
@@ -43,14 +48,14 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE);
 
 /// Holds a namespace from outside: whatever becomes of the hub, it ends, and its end is seen.
-pub(super) fn hold(control: &UnixStream) -> Result<(), NotHeld> {
+pub(super) fn hold(control: &UnixStream, linger: Duration) -> Result<(), NotHeld> {
     let Handed { stdin, stdout } = wire::take_over(control)?;
     enter()?;
     let (inside, theirs) = UnixStream::pair()?;
     let mut init = start_init(theirs).map_err(Failure::at(Step::Init))?;
     let handed = wire::hand_over(&inside, stdin.as_fd(), stdout.as_fd());
     drop((stdin, stdout));
-    let relayed = handed.and_then(|()| relay(control, &inside, &mut init));
+    let relayed = handed.and_then(|()| relay(control, &inside, linger));
     // The end of a namespace's first process is seen only after the ends of all others.
     let _ = init.kill();
     init.wait()?;
@@ -96,15 +101,18 @@ fn start_init(control: UnixStream) -> io::Result<Child> {
 /// Room for a request; an order takes several turns.
 const RELAY_BYTES: usize = 16 * 1024;
 
-/// Copies what the hub and the first process say, until the latter ends; kills it when the hub's side ends.
-fn relay(control: &UnixStream, inside: &UnixStream, init: &mut Child) -> io::Result<()> {
+/// Copies what the hub and the first process say, until the latter ends, or the hub's side does.
+fn relay(control: &UnixStream, inside: &UnixStream, linger: Duration) -> io::Result<()> {
     let mut buffer = [0; RELAY_BYTES];
     let mut hub_lives = true;
+    let linger = Timespec::try_from(linger).map_err(io::Error::other)?;
     loop {
         let mut sides = [PollFd::new(inside, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
-        let n_sides = if hub_lives { 2 } else { 1 };
-        match poll(&mut sides[..n_sides], None) {
+        // Of the first process no more than its program's end is to come, and its own.
+        let (n_sides, patience) = if hub_lives { (2, None) } else { (1, Some(&linger)) };
+        match poll(&mut sides[..n_sides], patience) {
             Err(Errno::INTR) => continue,
+            Ok(0) => return Ok(()),
             polled => polled?,
         };
         let [from_inside, from_hub] = sides.map(|side| !side.revents().is_empty());
@@ -117,10 +125,7 @@ fn relay(control: &UnixStream, inside: &UnixStream, init: &mut Child) -> io::Res
         }
         if from_hub && hub_lives {
             match read(control, &mut buffer) {
-                [] => {
-                    hub_lives = false;
-                    init.kill()?;
-                }
+                [] => hub_lives = false,
                 // If the first process is gone, the end of its side says so.
                 said => drop((&*inside).write_all(said)),
             }
@@ -140,7 +145,11 @@ fn read<'a>(mut socket: &UnixStream, buffer: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Prepares the inside of the namespaces for the program.
-pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<(), Failure> {
+pub(super) fn furnish(
+    masked: &[OsString],
+    read_only: &[OsString],
+    private: Option<&OsStr>,
+) -> Result<(), Failure> {
     // Should the launcher be killed, the end of its socket would tell us too; this holds even if we are stopped.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::at(Step::Init))?;
     // What we know and where we are is not for the program, which may be the same user.
@@ -151,10 +160,16 @@ pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<()
     mount("proc", "/proc", "proc", harmless, None).map_err(Failure::at(Step::Proc))?;
     let hide = |directory: &OsStr, flags: MountFlags, mode: &CStr| {
         mount("tmpfs", directory, "tmpfs", harmless | flags, Some(mode)).map_err(|error| {
-            let directory = std::path::Path::new(directory).display();
+            let directory = Path::new(directory).display();
             Failure { step: Step::Masks, why: format!("{directory}: {error}") }
         })
     };
+    for path in read_only {
+        protect(Path::new(path)).map_err(|error| {
+            let path = Path::new(path).display();
+            Failure { step: Step::Masks, why: format!("{path}: {error}") }
+        })?;
+    }
     for directory in masked {
         hide(directory, MountFlags::RDONLY, c"mode=0555")?;
     }
@@ -163,6 +178,31 @@ pub(super) fn furnish(masked: &[OsString], private: Option<&OsStr>) -> Result<()
         hide(directory, MountFlags::empty(), c"mode=0700")?;
     }
     give_up_privileges().map_err(Failure::at(Step::Privileges))
+}
+
+/// Makes what is at a path unchangeable from here.
+fn protect(path: &Path) -> io::Result<()> {
+    // What is mounted somewhere cannot be moved away. What it is in could be, and with it our mount.
+    if let Some(parent) = path.parent() {
+        mount_bind_recursive(parent, parent)?;
+    }
+    mount_bind_recursive(path, path)?;
+    // Who is not root may not take off what restricts a mount already.
+    let now = statvfs(path)?.f_flag;
+    let kept = [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ];
+    let kept = kept.into_iter().filter(|(is_set, _)| now.contains(*is_set));
+    let mut flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
+    if !now.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME) {
+        flags |= MountFlags::STRICTATIME;
+    }
+    Ok(mount_remount(path, flags, c"")?)
 }
 
 /// Sees to it that what we start cannot undo what we did.

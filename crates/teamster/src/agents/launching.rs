@@ -65,7 +65,8 @@ async fn launch_here(
         && let Some(conversation) = state.conversations.of_agent(&agent.id)
     {
         let branch = worktree::branch(&team.name, conversation, &directory);
-        directory = worktree::ensure(Path::new(&*team.directory), &directory, &branch).await?;
+        let (held, repository) = (shared.hub.held(), Path::new(&*team.directory));
+        directory = worktree::ensure(held, repository, &directory, &branch).await?;
     }
     if !directory.is_dir() {
         return Err(format!("there is no directory {}", directory.display()));
@@ -75,7 +76,7 @@ async fn launch_here(
     let id = launch_id(agent, secret::nonce());
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
-    launch.masked = vec![shared.data.clone()];
+    shared.guarded.keep(&mut launch);
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
     let session = session.filter(|_| program.load_session);
     let begin = beginning((shared, agent, role), &shared.url, directory, secret, session);

@@ -57,6 +57,7 @@ pub use self::teams::{check as check_team, check_all as check_teams, problem as 
 pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
 use crate::clock::Clock;
 use crate::config::DataFiles;
+use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::programs::Program;
 use crate::settings::{self, Configuration, Money};
@@ -73,6 +74,7 @@ pub struct Setup {
     pub log: Arc<dyn Log>,
     pub clock: Arc<dyn Clock>,
     pub data: DataFiles,
+    pub guarded: Guarded,
     /// Where agents find the hub.
     pub url: String,
     pub configured: Arc<Configured>,
@@ -86,8 +88,7 @@ struct Shared {
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     url: String,
-    /// Agents must not find this: the operator's token is in it, and the log.
-    data: PathBuf,
+    guarded: Guarded,
     configured: Arc<Configured>,
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
@@ -107,7 +108,7 @@ pub struct Runner {
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, url, configured, live, queue } = setup;
+        let Setup { hub, log, clock, data, guarded, url, configured, live, queue } = setup;
         let launches = Launches::new(data.directory().join("launches"));
         for left in launches.end_leftovers(launches::PATIENCE)? {
             let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
@@ -123,7 +124,7 @@ impl Runner {
             log,
             clock,
             url,
-            data: data.directory().to_owned(),
+            guarded,
             configured,
             supervisor,
             isolation: OnceCell::new(),

@@ -241,7 +241,7 @@ pub(super) async fn start(
     let hub = shared.url.strip_prefix("http://").unwrap_or(&shared.url);
     launch.args = order.ssh.arguments(port, hub);
     launch.passed_on = SSH_VARIABLES.map(str::to_owned).to_vec();
-    launch.masked = vec![shared.data.clone()];
+    shared.guarded.keep(&mut launch);
     let started = shared.supervisor.launch(launch).await;
     let mut started =
         started.map_err(|error| NotThere::Because(format!("{:#}", anyhow::Error::from(error))))?;

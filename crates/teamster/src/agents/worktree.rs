@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use teamster_agents::process;
+use teamster_agents::deputy::{Command, How};
 use teamster_core::TeamName;
 use teamster_core::conversation::Conversation;
 use tokio::sync::Mutex;
+
+use crate::held::Held;
 
 /// Held while a worktree is made: git is confused by two that are made at once.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -30,6 +32,7 @@ pub(super) fn is_in_git(directory: &Path) -> bool {
 /// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
 /// is now. One that is there already is left as it is. Returns the directory in it that is the repository's own.
 pub(super) async fn ensure(
+    held: &Held,
     repository: &Path,
     path: &Path,
     branch: &str,
@@ -37,7 +40,7 @@ pub(super) async fn ensure(
     if !is_in_git(repository) {
         return Err(format!("{} is in no repository: {NO_GIT}", repository.display()));
     }
-    let prefix = git(repository, &["rev-parse".as_ref(), "--show-prefix".as_ref()]).await?;
+    let prefix = git(held, repository, &["rev-parse".as_ref(), "--show-prefix".as_ref()]).await?;
     let directory = path.join(prefix.trim());
     let _one_at_a_time = ONE_AT_A_TIME.lock().await;
     if path.join(".git").exists() {
@@ -47,16 +50,16 @@ pub(super) async fn ensure(
     std::fs::create_dir_all(parent)
         .map_err(|error| format!("cannot make {}: {error}", parent.display()))?;
     // What was removed by hand is in git's way.
-    git(repository, &["worktree".as_ref(), "prune".as_ref()]).await?;
+    git(held, repository, &["worktree".as_ref(), "prune".as_ref()]).await?;
     let full = format!("refs/heads/{branch}");
     let verify = ["rev-parse", "--verify", "--quiet", &full].map(AsRef::as_ref);
-    let is_known = git(repository, &verify).await.is_ok();
+    let is_known = git(held, repository, &verify).await.is_ok();
     let add: [&Path; 2] = ["worktree".as_ref(), "add".as_ref()];
     let rest: Vec<&Path> = match is_known {
         true => vec![path, Path::new(branch)],
         false => vec!["-b".as_ref(), Path::new(branch), path, "HEAD".as_ref()],
     };
-    git(repository, &[&add[..], &rest[..]].concat()).await?;
+    git(held, repository, &[&add[..], &rest[..]].concat()).await?;
     Ok(directory)
 }
 
@@ -72,15 +75,14 @@ pub(super) fn branch(team: &TeamName, conversation: &Conversation, path: &Path) 
     format!("teamster/{team}/{id}-{:08x}", print >> 32)
 }
 
-async fn git(repository: &Path, args: &[&Path]) -> Result<String, String> {
-    let run = process::command("git", repository).args(args).output();
-    let output = match tokio::time::timeout(PATIENCE, run).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(format!("git cannot be started: {error}")),
-        Err(_) => return Err(format!("git took longer than {} s", PATIENCE.as_secs())),
-    };
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+async fn git(held: &Held, repository: &Path, args: &[&Path]) -> Result<String, String> {
+    let command = Command { time_limit: PATIENCE, ..Command::new("git", repository).args(args) };
+    let run = held.run(command).await;
+    let output = run.map_err(|error| format!("git failed: {:#}", anyhow::Error::from(error)))?;
+    match output.how {
+        How::Code(0) => return Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        How::TimedOut => return Err(format!("git took longer than {} s", PATIENCE.as_secs())),
+        How::Code(_) | How::Signal(_) | How::TooMuch => {}
     }
     let says = String::from_utf8_lossy(&output.stderr);
     let says: String = says.trim().chars().take(SAYS_BYTES_MAX).collect();

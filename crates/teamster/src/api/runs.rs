@@ -24,6 +24,7 @@ use teamster_mcp::Hub as _;
 
 use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
+use crate::held::Held;
 use crate::{agents, programs};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
@@ -343,7 +344,7 @@ async fn begin(
     let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
     let commits = asked.commits.or_else(|| before.map(|terms| terms.commits)).unwrap_or(true);
     let repository = match commits {
-        true => crate::work::repository(directory).await.map_err(bad)?,
+        true => crate::work::repository(api.hub.held(), directory).await.map_err(bad)?,
         false => None,
     };
     if workers > 1 {
@@ -353,7 +354,7 @@ async fn begin(
         }
     }
     if let Some(repository) = &repository {
-        has_room(&state, &name, &repository.root).await?;
+        has_room(api.hub.held(), &state, &name, &repository.root).await?;
     }
     let says_who = asked.role.is_some() || asked.program.is_some() || asked.model.is_some();
     let behaviour = match before.filter(|_| !says_who) {
@@ -436,6 +437,7 @@ fn can_check(
 
 /// Refuses a run that would commit in the same repository as another one. Of the same directory the core takes care.
 async fn has_room(
+    held: &Held,
     state: &teamster_core::State,
     name: &RunName,
     root: &FilePath,
@@ -444,7 +446,7 @@ async fn has_room(
     let others = others.filter_map(|(other, run)| Some((other, &run.drive.as_ref()?.terms)));
     let others: Vec<_> = others.filter(|(_, terms)| terms.commits).collect();
     for (other, terms) in others {
-        let theirs = crate::work::repository(FilePath::new(&*terms.directory)).await;
+        let theirs = crate::work::repository(held, FilePath::new(&*terms.directory)).await;
         if theirs.is_ok_and(|theirs| theirs.is_some_and(|theirs| theirs.root == root)) {
             return Err(bad(drive::Refusal::SamePlace(other.clone()).to_string()));
         }

@@ -6,8 +6,13 @@ use teamster_agents::launcher::{self, Part};
 #[derive(Debug, clap::Args)]
 pub(super) struct LaunchArgs {
     part: Part,
+
+    /// Let the program finish, for a moment, when the hub is gone
+    #[arg(long)]
+    lingers: bool,
 }
 
 pub(super) fn run(args: LaunchArgs) -> anyhow::Result<()> {
-    launcher::run(args.part).context("this is how the hub starts agents; it is not for people")
+    launcher::run(args.part, args.lingers)
+        .context("this is how the hub starts agents; it is not for people")
 }

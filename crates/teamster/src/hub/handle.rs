@@ -26,6 +26,7 @@ use super::waiters::Waiters;
 use super::words::Words;
 use super::written::Written;
 use crate::clock::Clock;
+use crate::held::Held;
 use crate::project::Project;
 
 /// A cheap-to-clone way to read the published state and to submit commands.
@@ -52,6 +53,11 @@ pub(super) struct Shared {
 }
 
 impl Handle {
+    /// Returns what runs commands where agents work.
+    pub fn held(&self) -> &Held {
+        self.project.held()
+    }
+
     /// Returns the newest state that can no longer be lost. Never waits, never locks.
     pub fn state(&self) -> Arc<State> {
         self.shared.published.load_full()

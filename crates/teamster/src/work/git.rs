@@ -5,15 +5,15 @@ mod programs;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::process;
-use tokio::io::AsyncWriteExt;
+use teamster_agents::deputy::{Command, How, STDOUT_BYTES_MAX};
 
 pub(super) use self::programs::Programs;
+use crate::held::Held;
 
 /// A checkout or the state of a big repository takes a while.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -38,6 +38,7 @@ const REPOSITORY: &[u8] = b"160000";
 pub(super) struct Tree {
     root: PathBuf,
     within: PathBuf,
+    held: Held,
     /// Only agents work in it.
     is_ours: bool,
     /// Where its index is, if that is known.
@@ -124,12 +125,13 @@ impl Change {
 impl Tree {
     /// Returns the working tree that a directory is in, if it is in one. That git does not answer for a repository is
     /// another thing than that there is none.
-    pub(super) async fn at(directory: &Path) -> Result<Option<Self>, GitError> {
+    pub(super) async fn at(held: &Held, directory: &Path) -> Result<Option<Self>, GitError> {
         let odd = |says: String| GitError::new("rev-parse", says);
         let is_gone = |error| odd(format!("{} cannot be found: {error}", directory.display()));
         let directory = std::fs::canonicalize(directory).map_err(is_gone)?;
         let (root, within) = (directory.clone(), PathBuf::new());
-        let here = Self { root, within, is_ours: false, index: None, common: None };
+        let held = held.clone();
+        let here = Self { root, within, held, is_ours: false, index: None, common: None };
         let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"];
         let ask: Vec<&str> = ask.into_iter().chain(["--git-path", "index"]).collect();
         let ask: Vec<&OsStr> = ask.into_iter().map(OsStr::new).collect();
@@ -165,7 +167,7 @@ impl Tree {
             )));
         };
         let within = within.to_owned();
-        Ok(Some(Self { root, within, is_ours: false, index, common }))
+        Ok(Some(Self { root, within, index, common, ..here }))
     }
 
     /// Returns the directory that is meant, which may be inside of the tree.
@@ -604,8 +606,8 @@ impl Tree {
     /// Makes a worktree of this repository on no branch, or takes the one that is there. Nobody is at work in it. What is
     /// there and is none, or not one of this repository, is moved out of the way; where to is returned.
     pub(super) async fn worktree(&self, path: &Path) -> Result<(Self, Option<PathBuf>), GitError> {
-        let (root, within) = (path.to_owned(), self.within.clone());
-        let tree = Self { root, within, is_ours: true, index: None, common: self.common.clone() };
+        let root = path.to_owned();
+        let tree = Self { root, is_ours: true, index: None, ..self.clone() };
         let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
         let mut moved = None;
         if path.exists() && !tree.is_of(self).await {
@@ -726,14 +728,9 @@ impl Tree {
         let scratch = real.with_file_name(name);
         // A repository without a commit has none. What changed in the same moment in which the index was written is known
         // by the index being no newer than the file, so the copy must not be.
-        if std::fs::copy(&real, &scratch).is_ok() {
-            let aged = std::fs::metadata(&real).and_then(|about| about.modified()).and_then(|at| {
-                std::fs::File::options().write(true).open(&scratch)?.set_modified(at)
-            });
-            if aged.is_err() {
-                // Without its times, git reads every file.
-                let _ = std::fs::remove_file(&scratch);
-            }
+        if copy_plain(&real, &scratch).is_err() {
+            // Without its times, git reads every file.
+            let _ = std::fs::remove_file(&scratch);
         }
         Ok(scratch)
     }
@@ -797,41 +794,35 @@ impl Tree {
         }
         let verb = verb.into_owned();
         let failed = |says: String| GitError::new(&verb, says);
-        let mut command = process::command("git", &self.root);
-        // No hook of the repository, no program that it names, and nobody is asked anything.
-        command.args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]);
-        // What an agent writes is committed whatever its line endings.
-        command.args(["-c", "commit.gpgSign=false", "-c", "core.safecrlf=false"]).args(args);
-        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_EDITOR", "true").env("LC_ALL", "C");
+        let command = Command::new("git", &self.root)
+            // No hook of the repository, and nobody is asked anything. What else it names runs held.
+            .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
+            // What an agent writes is committed whatever its line endings.
+            .args(["-c", "commit.gpgSign=false", "-c", "core.safecrlf=false"])
+            .args(args)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_EDITOR", "true")
+            .env("LC_ALL", "C");
+        let mut command = Command { input: input.to_owned(), time_limit: PATIENCE, ..command };
         if let Some(index) = index {
-            command.env("GIT_INDEX_FILE", index);
+            command = command.env("GIT_INDEX_FILE", index);
         }
-        if !input.is_empty() {
-            command.stdin(Stdio::piped());
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let run = async {
-            let mut child = command.spawn()?;
-            let stdin = child.stdin.take();
-            let feed = async {
-                if let Some(mut stdin) = stdin {
-                    // If it does not read all of it, it says why.
-                    let _ = stdin.write_all(input).await;
-                }
-            };
-            tokio::join!(feed, child.wait_with_output()).1
+        let output = self.held.run(command).await;
+        let output = output.map_err(|error| failed(format!("{:#}", anyhow::Error::from(error))))?;
+        let code = match output.how {
+            How::Code(0) => return Ok(output.stdout),
+            How::Code(code) => Some(code),
+            How::Signal(signal) => return Err(failed(format!("it was ended by signal {signal}"))),
+            How::TimedOut => {
+                return Err(failed(format!("it took longer than {} s", PATIENCE.as_secs())));
+            }
+            How::TooMuch => {
+                return Err(failed(format!("it said more than {STDOUT_BYTES_MAX} bytes")));
+            }
         };
-        let output = match tokio::time::timeout(PATIENCE, run).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) => return Err(failed(format!("it cannot be started: {error}"))),
-            Err(_) => return Err(failed(format!("it took longer than {} s", PATIENCE.as_secs()))),
-        };
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
         let says = String::from_utf8_lossy(&output.stderr);
         let says = says.trim().chars().take(SAYS_CHARS_MAX).collect();
-        Err(GitError { code: output.status.code(), ..failed(says) })
+        Err(GitError { code, ..failed(says) })
     }
 }
 
@@ -839,6 +830,20 @@ impl GitError {
     fn is_locked(&self) -> bool {
         self.says.contains(".lock': File exists")
     }
+}
+
+/// Copies a file, with its time. Not what a link leads to: an agent could have made one to where only the hub can read.
+fn copy_plain(from: &Path, to: &Path) -> std::io::Result<()> {
+    let no_link = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let no_link = no_link.bits().cast_signed();
+    let mut from = std::fs::File::options().read(true).custom_flags(no_link).open(from)?;
+    let about = from.metadata()?;
+    if !about.is_file() {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut to = std::fs::File::options().write(true).create_new(true).open(to)?;
+    std::io::copy(&mut from, &mut to)?;
+    to.set_modified(about.modified()?)
 }
 
 /// Says whether there is something that is or was a repository. A directory of its name alone is nothing to git either.

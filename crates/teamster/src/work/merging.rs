@@ -361,7 +361,7 @@ impl Course<'_> {
             let _ = std::fs::remove_dir(above);
         }
         let anchors: Vec<String> = over
-            .flat_map(|worker| [format!("worker-{worker}"), format!("work-{worker}")])
+            .flat_map(|worker| [format!("before-{worker}"), format!("work-{worker}")])
             .map(|what| self.anchor(&what))
             .collect();
         if let Err(error) = main.forget(&anchors).await {

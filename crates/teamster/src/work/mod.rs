@@ -29,6 +29,7 @@ use self::hooks::{Event, Hooks, Starter, Values};
 use self::merging::Came;
 use crate::agents::{self, Configured};
 use crate::config::DataFiles;
+use crate::held::{Guarded, Held};
 use crate::hub::Handle;
 use crate::tasks;
 
@@ -45,6 +46,7 @@ const SUBJECT_CHARS_MAX: usize = 72;
 pub struct Setup {
     pub hub: Handle,
     pub data: DataFiles,
+    pub guarded: Guarded,
     pub configured: Arc<Configured>,
 }
 
@@ -83,8 +85,8 @@ impl Stopper {
 impl Work {
     /// After whoever ends what an earlier hub left.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, data, configured } = setup;
-        let starter = Starter::new(&data)?;
+        let Setup { hub, data, guarded, configured } = setup;
+        let starter = Starter::new(&data, guarded)?;
         let key = std::fs::read(data.seal_key()).context("there is no key to seal with")?;
         let stop = CancellationToken::new();
         let shared = Shared { hub, data, configured, starter, key, stop };
@@ -144,8 +146,11 @@ pub(crate) struct Repository {
 }
 
 /// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
-pub(crate) async fn repository(directory: &Path) -> Result<Option<Repository>, String> {
-    match Tree::at(directory).await {
+pub(crate) async fn repository(
+    held: &Held,
+    directory: &Path,
+) -> Result<Option<Repository>, String> {
+    match Tree::at(held, directory).await {
         Ok(Some(tree)) => {
             let has_commit = tree.head().await.is_some();
             Ok(Some(Repository { root: tree.root().to_owned(), has_commit }))
@@ -451,7 +456,7 @@ impl<'a> Course<'a> {
         worker: u32,
     ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
         let main = Path::new(&*drive.terms.directory);
-        match if drive.terms.commits { Tree::at(main).await? } else { None } {
+        match if drive.terms.commits { Tree::at(self.shared.hub.held(), main).await? } else { None } {
             Some(tree) => self.prepare(&tree, drive, worker).await,
             None if drive.terms.commits && self.known_base(drive).is_some() => {
                 Err(git::GitError::gone(main))
@@ -497,7 +502,7 @@ impl<'a> Course<'a> {
             {
                 programs.renewed(carried)
             }
-            _ => tree.base(&self.anchor(&format!("worker-{worker}")), &programs.digest).await?,
+            _ => tree.base(&self.anchor(&format!("before-{worker}")), &programs.digest).await?,
         };
         Ok((tree.directory(), Some(base)))
     }
@@ -544,7 +549,8 @@ impl<'a> Course<'a> {
     /// Returns the repository of a run that has one, if git may be run over its files.
     async fn main_tree(&self, drive: &Drive) -> Result<Tree, git::GitError> {
         let directory = Path::new(&*drive.terms.directory);
-        let main = Tree::at(directory).await?.ok_or_else(|| git::GitError::gone(directory))?;
+        let main = Tree::at(self.shared.hub.held(), directory).await?;
+        let main = main.ok_or_else(|| git::GitError::gone(directory))?;
         self.programs(&main, drive).await?;
         Ok(main)
     }

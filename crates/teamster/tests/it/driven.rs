@@ -155,6 +155,8 @@ impl Driven {
             .filter(|process| read(process.join("environ")).contains(&*home))
             .map(|process| read(process.join("cmdline")))
             .filter(|line| !line.starts_with(&*teamster.to_string_lossy()))
+            // It is the hub's, for a minute.
+            .filter(|line| !line.ends_with(" launch deputy "))
             .collect()
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use teamster::config::DataFiles;
+use teamster::held::Guarded;
 use teamster::settings::{self, Configuration, Sources};
 use teamster::work::hooks::{Event, Hooks, How, Outcome, Ran, Starter, Trust, Values};
 use teamster_agents::isolation::Isolation;
@@ -34,7 +35,8 @@ impl World {
         for name in ["user", "project", "data"] {
             std::fs::create_dir(place.path().join(name)).expect("a directory can be made");
         }
-        let starter = Starter::by(program(), &place.path().join("data"));
+        let data = place.path().join("data");
+        let starter = Starter::by(program(), &data, Guarded::new(&data, None));
         Self { place, starter, stop: CancellationToken::new() }
     }
 

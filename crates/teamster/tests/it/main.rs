@@ -13,6 +13,7 @@ mod driven_claude;
 mod driven_codex;
 mod errands;
 mod fuzz;
+mod held;
 mod history;
 mod hooks;
 mod hostile;

@@ -13,7 +13,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Gathered, Merged, Message, Tree};
+use super::{Gathered, GitError, Merged, Message, Tree};
+use crate::held::Held;
+
+async fn tree_of(directory: &Path) -> Result<Option<Tree>, GitError> {
+    Tree::at(&Held::here(), directory).await
+}
 
 /// A repository with one commit of one file.
 struct Repository {
@@ -67,7 +72,7 @@ impl Repository {
     }
 
     async fn tree_at(&self, directory: &str) -> Tree {
-        let tree = Tree::at(&self.path(directory)).await.expect("git answers");
+        let tree = tree_of(&self.path(directory)).await.expect("git answers");
         tree.expect("it is a repository")
     }
 
@@ -90,7 +95,7 @@ impl Repository {
 const MESSAGE: Message<'_> =
     Message { subject: "did it", body: "all of it", mark: "SPEC#1", seal: "1a" };
 
-const ANCHOR: &str = "refs/teamster/run-SPEC/worker-0";
+const ANCHOR: &str = "refs/teamster/run-SPEC/before-0";
 
 async fn base_of(tree: &Tree) -> std::sync::Arc<str> {
     let programs = tree.programs().await.expect("git answers");
@@ -645,19 +650,19 @@ async fn the_marks_of_a_merge_are_not_committed() {
 #[tokio::test]
 async fn no_repository_is_another_thing_than_one_that_git_does_not_answer_for() {
     let place = tempfile::tempdir().expect("a directory");
-    assert!(Tree::at(place.path()).await.expect("that is no fault").is_none());
-    assert!(Tree::at(&place.path().join("nowhere")).await.is_err());
+    assert!(tree_of(place.path()).await.expect("that is no fault").is_none());
+    assert!(tree_of(&place.path().join("nowhere")).await.is_err());
     let broken = |says: &'static str| {
         let at = place.path().join("in/it");
         async move {
-            let error = Tree::at(&at).await.expect_err("git does not answer").to_string();
+            let error = tree_of(&at).await.expect_err("git does not answer").to_string();
             assert!(error.contains(says), "{error}");
         }
     };
     std::fs::create_dir_all(place.path().join("in/it")).expect("it can be made");
     let git = place.path().join(".git");
     std::fs::create_dir(&git).expect("it can be made");
-    assert!(Tree::at(place.path()).await.expect("git does not mind either").is_none());
+    assert!(tree_of(place.path()).await.expect("git does not mind either").is_none());
     std::fs::write(git.join("config"), "").expect("it can be written");
     broken("not a git repository").await;
     std::fs::remove_dir_all(&git).expect("it is there");
@@ -665,16 +670,16 @@ async fn no_repository_is_another_thing_than_one_that_git_does_not_answer_for() 
     broken("nowhere").await;
     let repository = Repository::new();
     repository.git(&["config", "core.worktree", "/"]);
-    assert!(Tree::at(&repository.path("")).await.is_ok_and(|tree| tree.is_some()));
+    assert!(tree_of(&repository.path("")).await.is_ok_and(|tree| tree.is_some()));
     let elsewhere = place.path().to_string_lossy().into_owned();
     repository.git(&["config", "core.worktree", &elsewhere]);
-    assert!(Tree::at(&repository.path("")).await.is_err());
+    assert!(tree_of(&repository.path("")).await.is_err());
     if rustix::process::geteuid().is_root() {
         let repository = Repository::new();
         for name in ["", ".git"] {
             std::os::unix::fs::chown(repository.path(name), Some(4321), None).expect("we may");
         }
-        let error = Tree::at(&repository.path("")).await.expect_err("it is another's").to_string();
+        let error = tree_of(&repository.path("")).await.expect_err("it is another's").to_string();
         assert!(error.contains("dubious ownership") && error.contains("safe.directory"), "{error}");
     }
 }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Event, Hook, Hooks, shown};
 use crate::config::DataFiles;
+use crate::held::Guarded;
 use crate::{secret, tasks};
 
 /// So much is kept of what a hook prints: its end, where programs say what went wrong.
@@ -211,23 +212,22 @@ fn quoted(output: &str, is_cut: bool, n_bytes_max: usize) -> String {
 pub struct Starter {
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
-    /// What hooks do not see.
-    data: PathBuf,
+    guarded: Guarded,
 }
 
 impl Starter {
     /// Makes one that notes its launches where the hub looks for those that an earlier one left.
-    pub fn new(data: &DataFiles) -> std::io::Result<Self> {
-        Ok(Self::by(supervisor::own_program()?, data.directory()))
+    pub fn new(data: &DataFiles, guarded: Guarded) -> std::io::Result<Self> {
+        Ok(Self::by(supervisor::own_program()?, data.directory(), guarded))
     }
 
     /// The same, with a program that is the launcher.
-    pub fn by(launcher: PathBuf, data: &Path) -> Self {
+    pub fn by(launcher: PathBuf, data: &Path, guarded: Guarded) -> Self {
         let spawn: supervisor::Spawn = Arc::new(|name, task| {
             tasks::spawn(name, task);
         });
         let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
-        Self { supervisor, isolation: OnceCell::new(), data: data.to_owned() }
+        Self { supervisor, isolation: OnceCell::new(), guarded }
     }
 
     async fn isolation(&self) -> Isolation {
@@ -275,7 +275,7 @@ impl Starter {
         launch.args = args.iter().map(Into::into).collect();
         launch.directory = directory.to_owned();
         launch.environment = variables;
-        launch.masked = vec![self.data.clone()];
+        self.guarded.keep(&mut launch);
         launch.joins_stderr = true;
         self.supervisor.launch(launch).await.map_err(|error| {
             shown::plain(&match error {

@@ -47,6 +47,11 @@ nsenter -t 1 -m cat "$DATA/token" >"$OUT/3" 2>/dev/null
 mkdir "$OUT/bound" && mount --bind "$DATA/.." "$OUT/bound" 2>/dev/null
 cat "$OUT/bound/data/token" >"$OUT/4" 2>/dev/null
 cat "$OUT"/[0-9] | sort | uniq
+try touch "$CONFIG/new"
+unshare -rm sh -c 'umount -l "$CONFIG"; mount -o remount,bind,rw "$CONFIG"; touch "$CONFIG/new"' 2>/dev/null
+try mv "$CONFIG/.." "$OUT/moved"
+try cat "$CONFIG/file"
+try cat "$CONFIG/new"
 kill -9 1; kill -STOP 1
 setsid true
 echo "still here, as $(id -u), which owns $(stat -c %u "$OUT/1")"
@@ -61,11 +66,16 @@ async fn look_around(directory: &Path, script: &str, isolation: Isolation) -> St
     std::fs::write(data.join("token"), "the operator's token\n").expect("a token");
     let mut launch = shell(script, isolation);
     launch.masked.push(data.clone());
+    let config = directory.join("home/config");
+    std::fs::create_dir_all(&config).expect("a directory");
+    std::fs::write(config.join("file"), "the person's\n").expect("a file");
+    launch.read_only.push(config.clone());
     let private = directory.join("private");
     launch.private = Some(private_file(&private));
     launch.environment = vec![
         ("PRIVATE".into(), private.into()),
         ("DATA".into(), data.into()),
+        ("CONFIG".into(), config.into()),
         ("OUT".into(), out.into()),
         ("HUB".into(), std::process::id().to_string().into()),
     ];
@@ -129,6 +139,10 @@ async fn assert_sees_nothing(directory: &Path) {
         can: cat <dir>/private/file
         cannot: cat <dir>/data/token
         cannot: cat <dir>/data/token
+        cannot: touch <dir>/home/config/new
+        cannot: mv <dir>/home/config/.. <dir>/out/moved
+        can: cat <dir>/home/config/file
+        cannot: cat <dir>/home/config/new
         still here, as the hub's user
         first process: teamster launch init 
     "#]]

@@ -1,0 +1,107 @@
+//! What agents are kept from, and commands of the hub's own that are kept from the same: git in a project runs whatever
+//! programs the project's settings name, and those are written by whoever works there.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use teamster_agents::deputy::{self, Command, Deputy, Output};
+use teamster_agents::isolation::Isolation;
+use teamster_agents::launch::Launch;
+use teamster_agents::launches::Launches;
+use teamster_agents::supervisor::{self, Supervisor};
+
+use crate::config::DataFiles;
+use crate::{secret, tasks};
+
+/// A person has some roles, and links to some of them.
+const ENTRIES_MAX: usize = 1_000;
+const PATHS_MAX: usize = 64;
+
+/// What agents, and all that may run what they wrote, are kept from.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// They do not see it: the operator's token is in it, and the log.
+    data: PathBuf,
+    /// They cannot change it: the hub reads it again at once, and it says what they may.
+    configuration: Option<PathBuf>,
+}
+
+impl Guarded {
+    pub fn new(data: &Path, configuration: Option<&Path>) -> Self {
+        Self { data: data.to_owned(), configuration: configuration.map(Path::to_owned) }
+    }
+
+    /// Keeps a launch from it.
+    pub fn keep(&self, launch: &mut Launch) {
+        launch.masked = vec![self.data.clone()];
+        launch.read_only = self.configuration.as_deref().map(unchangeable).unwrap_or_default();
+    }
+}
+
+/// Returns what must not change so that nothing that is read from a directory does: itself, and files that links in it lead
+/// to. One that is not there yet is made, or an agent could do so; where we cannot, nor can they.
+fn unchangeable(directory: &Path) -> Vec<PathBuf> {
+    let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    let Ok(directory) = directory.canonicalize() else { return Vec::new() };
+    let roles = directory.join("roles");
+    let entries = [&directory, &roles].map(std::fs::read_dir).into_iter().flatten().flatten();
+    let files = entries.flatten().map(|entry| entry.path()).take(ENTRIES_MAX);
+    let files = files.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_file());
+    let elsewhere = roles.canonicalize().into_iter().chain(files);
+    let mut paths = vec![directory];
+    for path in elsewhere {
+        let is_known =
+            paths.iter().any(|known| path.starts_with(known) || known.starts_with(&path));
+        if !is_known && paths.len() < PATHS_MAX {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+/// Runs commands in directories where agents work.
+#[derive(Debug, Clone)]
+pub struct Held(Option<Arc<Deputy>>);
+
+impl Held {
+    /// Runs them with our own rights: for a person, who could do so too.
+    pub fn here() -> Self {
+        Self(None)
+    }
+
+    /// Has them held as agents are, and noted where the hub looks for what an earlier one left.
+    pub fn by(data: &DataFiles, guarded: Guarded) -> std::io::Result<Self> {
+        Ok(Self::by_program(supervisor::own_program()?, data.directory(), guarded))
+    }
+
+    /// The same, with a program that is the launcher.
+    pub fn by_program(launcher: PathBuf, data: &Path, guarded: Guarded) -> Self {
+        let spawn: supervisor::Spawn = Arc::new(|name, task| {
+            tasks::spawn(name, task);
+        });
+        let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
+        let launch = move |isolation: Isolation| {
+            let id = format!("deputy-{:016x}", secret::nonce() >> 64);
+            let mut launch = Launch::new(id, "", isolation);
+            guarded.keep(&mut launch);
+            launch
+        };
+        Self(Some(Arc::new(Deputy::new(supervisor, launch))))
+    }
+
+    /// Runs a command to its end. If this is given up, it is killed.
+    pub async fn run(&self, command: Command) -> Result<Output, deputy::Error> {
+        match &self.0 {
+            Some(deputy) => deputy.run(command).await,
+            None => deputy::run_here(command).await,
+        }
+    }
+
+    /// Ends what is left of it, for a hub that ends.
+    pub async fn end(&self) {
+        if let Some(deputy) = &self.0 {
+            deputy.end().await;
+        }
+    }
+}
