@@ -1,8 +1,6 @@
 //! What an iteration changed, as a commit: exactly the files that differ from how they were before it, and nothing that a
 //! person had changed by then. The person's own index and branch stay theirs: only what is committed is refreshed in it.
 
-mod programs;
-
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,7 +10,6 @@ use std::time::Duration;
 
 use teamster_agents::deputy::{Command, How, STDOUT_BYTES_MAX};
 
-pub(super) use self::programs::Programs;
 use crate::held::Held;
 
 /// A checkout or the state of a big repository takes a while.
@@ -506,7 +503,7 @@ impl Tree {
 
     /// Returns what is to be written down of how everything is before an iteration. The files have a name in the repository
     /// from then on, or `git gc` could take them away.
-    pub(super) async fn base(&self, anchor: &str, programs: &str) -> Result<Arc<str>, GitError> {
+    pub(super) async fn base(&self, anchor: &str) -> Result<Arc<str>, GitError> {
         let (head, branch) = self.position().await;
         let tree = self.snapshot().await?;
         self.git(["update-ref", anchor, &tree]).await?;
@@ -515,7 +512,7 @@ impl Tree {
             false => "",
         };
         let (head, branch) = (head.unwrap_or_default(), branch.unwrap_or_default());
-        Ok(format!("{head}:{tree}:{programs}:{branch}:{merging}").into())
+        Ok(format!("{head}:{tree}:{branch}:{merging}").into())
     }
 
     async fn merge_head_file(&self) -> Result<PathBuf, GitError> {
@@ -873,7 +870,6 @@ struct Base<'a> {
     commit: Option<&'a str>,
     /// All files.
     tree: &'a str,
-    programs: Option<&'a str>,
     branch: Option<&'a str>,
     /// Somebody was merging.
     is_merging: bool,
@@ -883,13 +879,11 @@ impl<'a> Base<'a> {
     fn of(base: &'a str) -> Self {
         let mut fields = base.split(':');
         let mut field = || fields.next();
-        let (commit, tree, programs) = (field(), field(), field());
-        let (branch, merging) = (field(), field());
+        let (commit, tree, branch, merging) = (field(), field(), field(), field());
         let is_said = |field: &&str| !field.is_empty();
         Self {
             commit: commit.filter(is_said),
             tree: tree.unwrap_or_default(),
-            programs: programs.filter(is_said),
             branch: branch.filter(is_said),
             is_merging: merging.is_none_or(|merging| is_said(&merging)),
         }

@@ -456,7 +456,8 @@ impl<'a> Course<'a> {
         worker: u32,
     ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
         let main = Path::new(&*drive.terms.directory);
-        match if drive.terms.commits { Tree::at(self.shared.hub.held(), main).await? } else { None } {
+        match if drive.terms.commits { Tree::at(self.shared.hub.held(), main).await? } else { None }
+        {
             Some(tree) => self.prepare(&tree, drive, worker).await,
             None if drive.terms.commits && self.known_base(drive).is_some() => {
                 Err(git::GitError::gone(main))
@@ -485,7 +486,6 @@ impl<'a> Course<'a> {
         drive: &Drive,
         worker: u32,
     ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
-        let programs = self.programs(main, drive).await?;
         let tree = match drive.terms.workers {
             1 => main.clone(),
             _ => {
@@ -500,9 +500,9 @@ impl<'a> Course<'a> {
             (Some(carried), Some(last))
                 if tree.find(carried, &self.seal(&last.open, carried)).await?.is_none() =>
             {
-                programs.renewed(carried)
+                carried.clone()
             }
-            _ => tree.base(&self.anchor(&format!("before-{worker}")), &programs.digest).await?,
+            _ => tree.base(&self.anchor(&format!("before-{worker}"))).await?,
         };
         Ok((tree.directory(), Some(base)))
     }
@@ -537,22 +537,11 @@ impl<'a> Course<'a> {
         known.filter_map(|open| open.base.clone()).next()
     }
 
-    /// Returns what git would run over the files, unless that was changed since a person had the run begin or go on.
-    async fn programs(&self, main: &Tree, drive: &Drive) -> Result<git::Programs, git::GitError> {
-        let programs = main.programs().await?;
-        if let Some(base) = self.known_base(drive) {
-            programs.unchanged_since(&base)?;
-        }
-        Ok(programs)
-    }
-
-    /// Returns the repository of a run that has one, if git may be run over its files.
+    /// Returns the repository of a run that has one.
     async fn main_tree(&self, drive: &Drive) -> Result<Tree, git::GitError> {
         let directory = Path::new(&*drive.terms.directory);
         let main = Tree::at(self.shared.hub.held(), directory).await?;
-        let main = main.ok_or_else(|| git::GitError::gone(directory))?;
-        self.programs(&main, drive).await?;
-        Ok(main)
+        main.ok_or_else(|| git::GitError::gone(directory))
     }
 
     /// Does what comes after an iteration's agent.

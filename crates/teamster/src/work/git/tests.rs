@@ -98,8 +98,7 @@ const MESSAGE: Message<'_> =
 const ANCHOR: &str = "refs/teamster/run-SPEC/before-0";
 
 async fn base_of(tree: &Tree) -> std::sync::Arc<str> {
-    let programs = tree.programs().await.expect("git answers");
-    tree.base(ANCHOR, &programs.digest).await.expect("it can be looked at")
+    tree.base(ANCHOR).await.expect("it can be looked at")
 }
 
 /// Commits what `change` changes in a tree.
@@ -698,56 +697,6 @@ async fn how_files_were_outlives_a_garbage_collection() {
     assert_eq!(repository.committed(), ["A new"]);
     tree.forget(&[ANCHOR.to_owned(), format!("{ANCHOR}1")]).await.expect("they can be removed");
     assert_eq!(repository.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main");
-}
-
-#[tokio::test]
-async fn what_git_would_run_is_seen_to_change() {
-    let repository = Repository::new();
-    repository.git(&["config", "filter.lfs.clean", "git-lfs clean -- %f"]);
-    let tree = repository.tree().await;
-    let base = base_of(&tree).await;
-    let unchanged = || async { tree.programs().await.expect("ok").unchanged_since(&base) };
-    // What names no program may change.
-    for (key, value) in [
-        ("core.editor", "true"),
-        ("user.name", "agent"),
-        ("remote.origin.url", "/elsewhere"),
-        ("commit.gpgSign", "false"),
-    ] {
-        repository.git(&["config", key, value]);
-        unchanged().await.expect("nothing would be run");
-    }
-    repository.write("../included", "[filter \"x\"]\n\tclean = touch x\n");
-    let included = repository.directory.path().join("included").to_string_lossy().into_owned();
-    for (key, value) in [
-        ("filter.x.clean", "sh -c evil"),
-        ("filter.lfs.clean", "sh -c evil"),
-        ("filter.lfs.process", "evil"),
-        ("filter.X.smudge", "evil"),
-        ("merge.x.driver", "evil"),
-        ("core.worktree", "/"),
-        ("core.attributesFile", "/elsewhere"),
-        ("core.sshCommand", "evil"),
-        ("gpg.program", "evil"),
-        ("include.path", &*included),
-    ] {
-        let before = std::fs::read(repository.path(".git/config")).expect("it can be read");
-        repository.git(&["config", key, value]);
-        let error = unchanged().await.expect_err(key).to_string();
-        assert!(key == "include.path" || error.contains(value), "{key}: {error}");
-        std::fs::write(repository.path(".git/config"), before).expect("it can be written");
-        unchanged().await.expect("it is as before");
-    }
-    repository.git(&["config", "--unset", "filter.lfs.clean"]);
-    let programs = tree.programs().await.expect("git answers");
-    let error = programs.unchanged_since(&base).expect_err("it is another").to_string();
-    assert!(error.contains("some are gone"), "{error}");
-    // Whoever goes on with it takes it as it is then; an older program wrote none down.
-    programs.unchanged_since(&programs.renewed(&base)).expect("it is what there is");
-    for old in ["a:b", "a:b:"] {
-        programs.unchanged_since(old).expect("nothing is known of then");
-        assert_eq!(&*programs.renewed(old), format!("a:b:{}", programs.digest));
-    }
 }
 
 /// Such a commit would be on no branch, or lost when the rebase is given up.
