@@ -386,8 +386,8 @@ pub(crate) fn may_end(run: &Run, agents: &Agents, why: &Why) -> bool {
     }
 }
 
-/// Returns what may be left of the money for one more iteration.
-pub(crate) fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u64> {
+/// Returns what is left of the money, as far as it is known what was spent.
+pub fn money_left(run: &Run, drive: &Drive, agents: &Agents) -> Option<u64> {
     let under_way = run.iterations.open().filter_map(|open| agents.get(open.agent.as_str()));
     let under_way: u64 = under_way.map(|agent| agent.spent.microdollars).sum();
     drive.terms.microdollars.map(|most| most.saturating_sub(drive.spent.microdollars + under_way))

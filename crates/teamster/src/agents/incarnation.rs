@@ -22,7 +22,7 @@ use teamster_core::role::Role;
 use teamster_core::spending::Used;
 use teamster_core::team::Team;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Timestamp};
+use teamster_core::{Caller, Command, Timestamp, drive};
 use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
@@ -288,6 +288,7 @@ impl Talk<'_> {
     async fn take_used(&mut self) -> Option<Used> {
         let configuration = self.shared.configured.current();
         let prices = &configuration.settings.prices;
+        self.shared.told().remove(&self.agent.id);
         let used = self.spending.take(self.role.model.as_deref(), prices)?;
         if used.microdollars.is_none() && self.agent.draft.limits.microdollars.is_some() {
             let model = used.model.as_deref().unwrap_or("its model").to_owned();
@@ -300,15 +301,24 @@ impl Talk<'_> {
         Some(used)
     }
 
-    /// Says whether what the program tells of the turn under way is more than is left for it.
+    /// Says whether what the program tells of the turn under way is more than is left for it, or for the run that it works
+    /// on together with others.
     fn is_overspent(&self) -> bool {
+        let Some(told) = self.spending.told_micros().filter(|told| *told > 0) else { return false };
         let state = self.shared.hub.state();
         let agent = state.agents.get(self.agent.id.as_str());
         let left = agent.and_then(|agent| {
             Some(agent.draft.limits.microdollars?.saturating_sub(agent.spent.microdollars))
         });
-        let told = self.spending.told_micros().filter(|told| *told > 0);
-        left.zip(told).is_some_and(|(left, told)| told > left)
+        let of_run = self.agent.draft.run.as_ref().and_then(|name| {
+            let run = state.runs.get(name);
+            let left = drive::money_left(run, run.drive.as_ref()?, &state.agents)?;
+            let mut told_by = self.shared.told();
+            told_by.insert(self.agent.id.clone(), told);
+            let all = run.iterations.open().filter_map(|open| told_by.get(&open.agent));
+            Some(all.sum::<u64>() > left)
+        });
+        left.is_some_and(|left| told > left) || of_run == Some(true)
     }
 
     /// Asks the program to give up its turn, if it is in one, and waits for that: so it drops what it waits for, and its

@@ -23,9 +23,9 @@ mod teams;
 mod until;
 mod worktree;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use teamster_agents::isolation::Isolation;
@@ -94,6 +94,8 @@ struct Shared {
     isolation: OnceCell<Isolation>,
     live: Live,
     resting: Arc<Resting>,
+    /// What agents of runs told of the cost of turns that are under way.
+    told: Mutex<BTreeMap<AgentId, u64>>,
     /// Ends what agents do when the hub ends.
     stop: CancellationToken,
 }
@@ -130,6 +132,7 @@ impl Runner {
             isolation: OnceCell::new(),
             live,
             resting: queue.resting.clone(),
+            told: Mutex::default(),
             stop: CancellationToken::new(),
         });
         let runner = Self { shared, incarnations: TaskTracker::new(), queue, told: HashSet::new() };
@@ -320,6 +323,10 @@ impl Stopper {
 }
 
 impl Shared {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<AgentId, u64>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has something recorded about an agent; tries until the log can be written. What comes too late is left out.
     async fn tell(&self, command: agent::Command) {
         self.tell_hub(Command::Agent(command)).await;

@@ -176,6 +176,16 @@ impl Tree {
         &self.root
     }
 
+    /// Returns a file that only one hub at a time has locked, if the repository can have one.
+    pub(super) fn lock_file(&self) -> Option<std::fs::File> {
+        let path = self.common.as_ref()?.join("teamster.lock");
+        // An agent may have put a link there.
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut open = std::fs::File::options();
+        let open = open.read(true).write(true).create(true).truncate(false);
+        std::os::unix::fs::OpenOptionsExt::custom_flags(open, flags).open(path).ok()
+    }
+
     /// Returns the commit that the tree is at, if it has one.
     pub(super) async fn head(&self) -> Option<String> {
         self.git(["rev-parse", "--verify", "--quiet", "HEAD"]).await.ok()

@@ -198,6 +198,7 @@ impl<'a> Course<'a> {
         // Some may be left of a time when there were more.
         let open = state.runs.get(self.name).iterations.open().map(|open| open.worker + 1).max();
         let n_workers = drive.terms.workers.max(open.unwrap_or_default());
+        let _alone = self.alone(drive).await;
         if state.runs.get(self.name).is_driven() && drive.n_iterations == 0 && open.is_none() {
             for says in prompt::doubts(&drive.terms) {
                 self.warn_once(says).await;
@@ -214,6 +215,31 @@ impl<'a> Course<'a> {
             && let Some(drive) = self.drive(&self.shared.hub.state())
         {
             self.clear_up(&drive).await;
+        }
+    }
+
+    /// Waits until no other hub works in the same repository: each would commit the other's files.
+    async fn alone(&self, drive: &Drive) -> Option<std::fs::File> {
+        let directory = Path::new(&*drive.terms.directory);
+        let tree = Tree::at(self.shared.hub.held(), directory).await.ok().flatten();
+        let file = tree.filter(|_| drive.terms.commits)?.lock_file()?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Some(file),
+                Err(std::fs::TryLockError::WouldBlock) => {}
+                // Not all file systems have locks.
+                Err(std::fs::TryLockError::Error(_)) => return None,
+            }
+            let says = "another hub works a run off in this repository; this one waits until that is over";
+            self.warn_once(says.to_owned()).await;
+            tokio::select! {
+                () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
+                () = self.shared.stop.cancelled() => return None,
+            }
+            let phase = self.drive(&self.shared.hub.state()).map(|drive| drive.phase);
+            if !matches!(phase, Some(drive::Phase::Working | drive::Phase::Paused)) {
+                return None;
+            }
         }
     }
 

@@ -117,7 +117,7 @@ fn three_workers_on_twelve_items_lose_nothing() {
     project.write("mine.txt", "mine\n");
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| project.run(&["--workers", "3", "--check", &check, "--json"]));
-        until_said(&project.world, "iteration 2 ended");
+        until_said(&project.world, "iteration 4 begins");
         project.write("person.txt", "committed meanwhile\n");
         project.git_patiently(&["add", "person.txt"]);
         project.git_patiently(&["commit", "-q", "-m", "by the person", "--", "person.txt"]);

@@ -66,6 +66,8 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Effect {
                 steer(json!({"do": "stop", "now": true}), "its agents are ended")
             }
             (KeyCode::Char('y' | 'Y'), Asks::Interrupt) => Effect::Interrupt,
+            // Who says it twice means it.
+            (_, Asks::Interrupt) if is_ctrl_c => Effect::Interrupt,
             _ => Effect::Nothing,
         },
         Mode::Help => Effect::Nothing,
@@ -151,6 +153,10 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
                 model.item = Some(item.id.clone());
                 // Once more takes it back.
                 let (status, says) = match item.status.as_str() {
+                    "completed" => {
+                        model.says = Some(Err(format!("{} is done already", item.id)));
+                        return Effect::Nothing;
+                    }
                     "cancelled" => ("remaining", "is to be done after all"),
                     _ => ("cancelled", "is cancelled"),
                 };
@@ -317,6 +323,8 @@ mod tests {
         assert_eq!(keys(&mut working, "n"), Effect::Nothing);
         press(&mut working, ctrl_c);
         assert_eq!(keys(&mut working, "y"), Effect::Interrupt);
+        press(&mut working, ctrl_c);
+        assert_eq!(press(&mut working, ctrl_c), Effect::Interrupt);
         assert_eq!(press(&mut model("completed"), ctrl_c), Effect::Leave);
     }
 
