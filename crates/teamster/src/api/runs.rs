@@ -367,7 +367,7 @@ async fn begin(
         }
     };
     if let Some(words) = asked.check.as_deref().filter(|words| !words.is_empty()) {
-        can_check(&api, words, directory, workers)?;
+        can_check(&api, words, directory)?;
     }
     let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
     let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
@@ -404,18 +404,8 @@ async fn begin(
     Ok(Json(view))
 }
 
-/// Refuses a check that would never be run, or could not be.
-fn can_check(
-    api: &Api,
-    words: &[String],
-    directory: &FilePath,
-    workers: u32,
-) -> Result<(), Problem> {
-    if workers == 1 {
-        return Err(bad(
-            "--check is for several workers, whose work is merged; with one, a hook can check each iteration (docs/hooks.md)",
-        ));
-    }
+/// Refuses a check that could not be run.
+fn can_check(api: &Api, words: &[String], directory: &FilePath) -> Result<(), Problem> {
     if let Some(word) = words.iter().find(|word| matches!(&***word, "&&" | "||" | "|" | ";" | ">"))
     {
         return Err(bad(format!(

@@ -203,6 +203,10 @@ impl<'a> Course<'a> {
             for says in prompt::doubts(&drive.terms) {
                 self.warn_once(says).await;
             }
+            if drive.terms.workers == 1 && !drive.terms.check.is_empty() {
+                let says = "the check is not run, because one works alone; a hook can check each iteration (docs/hooks.md)";
+                self.warn_once(says.to_owned()).await;
+            }
             self.hook(Event::SessionStart, &drive.terms, Values::default()).await;
         }
         let workers = (0..n_workers).map(|worker| self.work(worker));
@@ -230,7 +234,8 @@ impl<'a> Course<'a> {
                 // Not all file systems have locks.
                 Err(std::fs::TryLockError::Error(_)) => return None,
             }
-            let says = "another hub works a run off in this repository; this one waits until that is over";
+            let says =
+                "another hub works a run off in this repository; this one waits until that is over";
             self.warn_once(says.to_owned()).await;
             tokio::select! {
                 () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}

@@ -37,6 +37,7 @@ mod run_edges;
 mod run_goose;
 mod run_headless;
 mod run_hooks;
+mod run_terms;
 mod run_view;
 mod run_workers;
 mod scripted_agent;

@@ -41,8 +41,8 @@ const SPEC: &str = r#"Six things.
 const TEMPLATE: &str = r#"
 ! call task-next {"claim":true}
 ! run sh $HOME/work.sh {{iteration}} '$last'
-! call task-update {"id":"$call2","status":"completed"}
-! call iteration-summary {"summary":"did $call2"}
+! call task-update {"id":"$last","status":"completed"}
+! call iteration-summary {"summary":"did it"}
 ! call session-complete
 "#;
 

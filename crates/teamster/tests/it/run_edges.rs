@@ -340,7 +340,8 @@ fn the_plan_has_a_template_of_its_own() {
     let plan = "{{ spec }}\n{{speck}}\n! call note-add {\"notes\":[{\"content\":\"by my own plan\",\"type\":\"tip\"}]}\n";
     project.write_aside("plan.md", plan);
     let (plan, template) = (project.aside("plan.md"), project.aside("template.md"));
-    let output = project.run(&["--plan-template", &plan, "--iterations", "1", "--model", "foo"]);
+    let more = ["--plan-template", &plan, "--iterations", "1", "--model", "foo", "--check", "true"];
+    let output = project.run(&more);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let shown = said(&output);
     assert!(shown.contains("by my own plan"), "{shown}");
@@ -348,6 +349,7 @@ fn the_plan_has_a_template_of_its_own() {
     for says in [
         "warning: the plan's template has {{speck}}, which stays as it is; filled in are session, iteration, spec, ",
         "warning: the template has no {{spec}}, so agents are not told the spec\n",
+        "warning: the check is not run, because one works alone; ",
         "its model cannot be chosen, so it works with its own instead of \"foo\"\n",
     ] {
         assert_eq!(shown.matches(says).count(), 1, "{says}\n{shown}");

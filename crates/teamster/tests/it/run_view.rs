@@ -77,7 +77,9 @@ fn a_run_is_watched_and_steered_on_a_terminal() {
     terminal.until_all(&["tip: a 日本 note"]);
     terminal.types(&["Tab", "End"]);
     terminal.types(&["c"]);
-    terminal.until_all(&["is cancelled"]);
+    terminal.until_all(&["TAS-4 is done already"]);
+    terminal.types(&["Up", "c"]);
+    terminal.until_all(&["TAS-5 is cancelled"]);
     // It is left, and watched again.
     terminal.types(&["q"]);
     let shown = terminal.until_all(&["left 0"]);

@@ -1,0 +1,168 @@
+//! What a run may be told when it is begun, gone on with and steered, and what it must not make of that.
+
+#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run_workers::last_view;
+use crate::unattended::until_said;
+use crate::work::{Project, TEMPLATE, said};
+
+#[test]
+fn what_was_spent_stays_spent() {
+    let project = Project::start("");
+    project.write_aside("template.md", &format!("! usage 100 10 0.30\n{TEMPLATE}"));
+    let output = project.run(&["--budget", "0.5"]);
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let output = project.run(&["--resume"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("give it more with --budget"), "{}", said(&output));
+    // What is left of it is the budget of the rest.
+    let output = project.run(&["--resume", "--budget", "0.7", "--iterations", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let output = project.run(&["--resume", "--json"]);
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let view = last_view(&output);
+    assert_eq!(view["budget_microdollars"], 400_000, "{view:#}");
+    assert!(view["spent_in_all"]["microdollars"].as_u64() >= Some(1_200_000), "{view:#}");
+}
+
+/// Two projects have a file of the same name; neither is worked on in place of the other.
+#[test]
+fn a_run_of_another_project_is_not_gone_on_with_by_mistake() {
+    let project = Project::start("");
+    let output = project.run(&["--iterations", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let elsewhere = project.world.home.path().join("elsewhere");
+    std::fs::create_dir_all(&elsewhere).expect("it can be made");
+    std::fs::write(elsewhere.join("SPEC.md"), "other\n").expect("it can be written");
+    let run = |more: &[&str]| {
+        let mut run = project.world.hub.command();
+        run.current_dir(&elsewhere).args(["run", "SPEC.md", "--headless"]).args(more);
+        run.output().expect("it runs")
+    };
+    let output = run(&[]);
+    assert!(said(&output).contains(&project.aside("SPEC.md")), "{}", said(&output));
+    let output = run(&["--resume"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains(&*project.path.to_string_lossy()), "{}", said(&output));
+    assert_eq!(project.commits().len(), 2);
+}
+
+#[test]
+fn whoever_goes_on_says_only_what_is_to_be_different() {
+    let project = Project::start("");
+    let output = project.run(&["--iterations", "1", "--role", "reviewer", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let program = last_view(&output)["program"].clone();
+    let output = project.run(&["--resume", "--model", "other", "--iterations", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let view = last_view(&output);
+    assert_eq!((&view["program"], &view["model"]), (&program, &Value::from("other")), "{view:#}");
+    let agents = project.world.hub.ok(&["agents", "--all"]);
+    assert!(agents.contains("reviewer-3"), "{agents}");
+}
+
+/// A check that nothing can pass ends the run, and what was done is kept.
+#[test]
+fn a_check_that_always_fails_ends_the_run() {
+    let project = Project::start("");
+    for (check, says) in [
+        ("no-such-program at all", "not on the PATH of the hub"),
+        ("cargo test && true", "no shell reads the check"),
+        ("sh -c 'exit", "a quote is not closed"),
+    ] {
+        let output = project.run(&["--workers", "2", "--check", check]);
+        assert_eq!(output.status.code(), Some(1), "{check}: {}", said(&output));
+        assert!(said(&output).contains(says), "{check}: {}", said(&output));
+    }
+    let output =
+        project.run(&["--workers", "2", "--check", "sh -c 'echo \"so it is\"; exit 9'", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let view = last_view(&output);
+    assert!(view["why"].as_str().is_some_and(|why| why.contains("so it is")), "{view:#}");
+    assert_eq!(view["iterations"], 6, "{view:#}");
+    assert_eq!(project.commits().len(), 1);
+    let branches = project.git(&["branch", "--list", "teamster/*", "--format=%(refname:short)"]);
+    assert_eq!(branches.lines().count(), 6, "{branches}");
+}
+
+#[test]
+fn a_check_is_cut_short_by_who_stops_the_run_at_once() {
+    let project = Project::start("");
+    let began = project.aside("began");
+    let check = format!("sh -c 'touch {began}; sleep 1000'");
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&["--workers", "2", "--check", &check, "--json"]));
+        while !Path::new(&began).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        let output = run.join().expect("it ends");
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    });
+    // What it had done is not lost.
+    let branches = project.git(&["branch", "--list", "teamster/*/iteration-*"]);
+    assert!(!branches.is_empty());
+}
+
+#[test]
+fn items_and_notes_are_changed_as_a_whole_or_not_at_all() {
+    let project = Project::start("");
+    let hub = &project.world.hub;
+    let output = project.run(&["--iterations", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    hub.ok(&["item", "SPEC", "--content", "six", "--depends-on", "TAS-5"]);
+    let item = |id: &str| -> Value {
+        serde_json::from_str(&hub.ok(&["item", "SPEC", id, "--json"])).expect("it is JSON")
+    };
+    assert_eq!(item("TAS-6")["depends_on"], serde_json::json!(["TAS-5"]));
+    let refused = hub.run(&["item", "SPEC", "TAS-1", "--content", "new", "--depends-on", "TAS-77"]);
+    assert!(!refused.status.success());
+    assert_eq!(item("TAS-1")["content"], "one");
+    hub.ok(&["note", "SPEC", "NOT-1", "--content", "sour milk", "--type", "decision"]);
+    let note: Value =
+        serde_json::from_str(&hub.ok(&["note", "SPEC", "NOT-1", "--json"])).expect("it is JSON");
+    assert_eq!((&note["content"], &note["type"]), (&"sour milk".into(), &"decision".into()));
+    for args in [
+        &["item", "SPCE", "--content", "x"][..],
+        &["note", "SPCE", "--content", "x"],
+        &["steer", "SPCE", "pause"],
+    ] {
+        let refused = hub.run(args);
+        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        assert!(said(&refused).contains("there is no run SPCE"), "{}", said(&refused));
+    }
+}
+
+/// Each would commit what the other's agents write.
+#[test]
+fn another_hub_is_waited_for() {
+    let project = Project::start("");
+    let waits = "! run until test -e ../go; do sleep 0.05; done\n! call session-complete";
+    project.write_aside("template.md", &TEMPLATE.replace("! call session-complete", waits));
+    let other = crate::agents::World::start("");
+    project.write_aside("other.md", &TEMPLATE.replace(".txt", ".other"));
+    let (spec, template) = (project.aside("SPEC.md"), project.aside("other.md"));
+    let directory = project.path.to_string_lossy().into_owned();
+    let args = ["run", &spec, "--headless", "--template", &template, "--dir", &directory];
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| project.run(&["--iterations", "1"]));
+        until_said(&project.world, "iteration 1 begins");
+        let second = scope.spawn(|| {
+            other.hub.run(&[&args[..], &["--iterations", "1", "--name", "other"]].concat())
+        });
+        until_said(&other, "another hub works a run off in this repository");
+        project.write_aside("go", "");
+        for output in [first.join().expect("it ends"), second.join().expect("it ends")] {
+            assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        }
+    });
+    let commits = project.commits();
+    let log = || format!("{}\n{}", project.world.hub.ok(&["log"]), other.hub.ok(&["log"]));
+    assert_eq!(commits.len(), 3, "{commits:?}: {}", log());
+    assert_eq!(commits[1].1, ["files/1.txt", "newest.txt"]);
+    assert_eq!(commits[2].1, ["files/1.other", "newest.other"]);
+}
