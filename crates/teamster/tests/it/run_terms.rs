@@ -1,7 +1,5 @@
 //! What a run may be told when it is begun, gone on with and steered, and what it must not make of that.
 
-#![expect(clippy::expect_used, reason = "a broken fixture should panic")]
-
 use std::path::Path;
 
 use serde_json::Value;
