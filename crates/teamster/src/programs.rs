@@ -210,7 +210,7 @@ impl Programs {
             let known = self.find(name)?;
             let missing = || {
                 format!(
-                    "the program {name} needs {:?}, which is not on the PATH",
+                    "the program {name} needs {:?}, which is not on the PATH (a hub has that of the shell it was started from)",
                     known.program.command
                 )
             };

@@ -109,7 +109,7 @@ fn programs_are_found_on_the_path() {
     let (first, found) = programs.choose(None, &search_path).expect("there is one");
     assert_eq!((first.name.as_str(), found), ("goose", goose));
     let missing = programs.choose(Some("gemini"), &search_path).expect_err("it cannot be run");
-    expect![[r#"the program gemini needs "gemini", which is not on the PATH"#]].assert_eq(&missing);
+    expect![[r#"the program gemini needs "gemini", which is not on the PATH (a hub has that of the shell it was started from)"#]].assert_eq(&missing);
     let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
     assert_eq!(own, std::env::current_exe().expect("a test has a file"));
     let none = programs.choose(None, &[]).expect_err("there is no PATH");

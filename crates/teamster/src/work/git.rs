@@ -525,6 +525,12 @@ impl Tree {
         Ok(format!("{head}:{tree}:{branch}:{merging}").into())
     }
 
+    /// Returns the base of what begins at a commit.
+    pub(super) async fn base_of(&self, commit: &str) -> Result<String, GitError> {
+        let tree = self.git(["rev-parse", &format!("{commit}^{{tree}}")]).await?;
+        Ok(format!("{commit}:{tree}::"))
+    }
+
     async fn merge_head_file(&self) -> Result<PathBuf, GitError> {
         Ok(self.index_file().await?.with_file_name("MERGE_HEAD"))
     }

@@ -1,7 +1,7 @@
 //! Several workers, each in a worktree of its own: what one has done is taken over by itself, after the project's check
 //! has passed. What cannot be taken over becomes an item, with a branch that keeps it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use teamster_core::drive::{Drive, WORKERS_MAX};
 use teamster_core::item::{self, NewItem, Priority, Status};
@@ -28,6 +28,10 @@ impl Course<'_> {
     fn worktree_path(&self, worker: u32) -> PathBuf {
         let root = self.shared.data.worktrees(&format!("run-{}", self.name));
         root.join(format!("worker-{worker}"))
+    }
+
+    pub(super) fn has_worktrees(&self) -> bool {
+        self.worktree_path(0).parent().is_some_and(Path::exists)
     }
 
     /// Returns what the names of branches begin with on which work is kept.
@@ -64,13 +68,16 @@ impl Course<'_> {
         let last = run.iterations.ended().rev().find(|ended| ended.open.worker == worker);
         let (Some(last), Some(at)) = (last, tree.head().await) else { return Ok(()) };
         let Some(base) = &last.open.base else { return Ok(()) };
-        if main.is_ancestor(&at, "HEAD").await && tree.is_clean().await? {
-            return Ok(());
-        }
+        // What is in the project already is nobody's to bring in.
+        let base = match main.is_ancestor(&at, "HEAD").await {
+            true if tree.is_clean().await? => return Ok(()),
+            true => tree.base_of(&at).await?,
+            false => base.to_string(),
+        };
         // Where it was done, nobody would do it again.
         let item = last.open.item.and_then(|item| run.items.get(item));
         let is_done = item.is_some_and(|item| item.status == Status::Completed);
-        let Some(left) = self.gathered(&state, tree, &last.open, base).await? else {
+        let Some(left) = self.gathered(&state, tree, &last.open, &base).await? else {
             return Ok(());
         };
         match is_done {
@@ -167,7 +174,11 @@ impl Course<'_> {
                 }
             }
             match main.fast_forward(&merged).await {
-                Ok(()) => return Ok(Came::Commit(merged)),
+                Ok(()) => {
+                    // What its check has left is no work; if it stays, it is looked at before the next iteration.
+                    let _ = tree.reset_to(&merged).await;
+                    return Ok(Came::Commit(merged));
+                }
                 // Somebody has committed something meanwhile.
                 Err(_) if main.head().await.as_deref() != Some(&*head) => {}
                 // The person's own changes are in the way, about which no agent can do anything.
@@ -353,7 +364,7 @@ impl Course<'_> {
                 main.remove_worktree(&path).await
             };
             if let Err(error) = removed.await {
-                tracing::warn!(run = self.name.as_str(), %error, "a worktree stays");
+                self.warn_once(format!("the worktree {} stays: {error}", path.display())).await;
             }
         }
         if let Some(above) = self.worktree_path(0).parent() {

@@ -215,7 +215,7 @@ impl<'a> Course<'a> {
             return;
         }
         // One of several may have ended after the run was over.
-        if drive.terms.workers > 1
+        if self.has_worktrees()
             && let Some(drive) = self.drive(&self.shared.hub.state())
         {
             self.clear_up(&drive).await;

@@ -42,7 +42,9 @@ case "$item" in
 esac
 "#;
 
+/// It leaves something behind, as builds do.
 const CHECK: &str = r#"
+echo $$ > left-by-the-check.txt
 test ! -e bad.txt || { echo "bad.txt is \"bad\""; echo 'and $(so on)' >&2; exit 3; }
 "#;
 

@@ -354,9 +354,15 @@ async fn read_log(
             last = page["last"].as_u64().unwrap_or(last);
             let view =
                 get(&data, &name, &mut client, &format!("/api/runs/{}", in_path(&name))).await?;
-            if is_over(&view) {
+            while is_over(&view) {
                 let rest = format!("/api/log?after={last}");
-                lines.extend(taken(&mut get(&data, &name, &mut client, &rest).await?["lines"]));
+                let mut page = get(&data, &name, &mut client, &rest).await?;
+                let rest = taken(&mut page["lines"]);
+                if rest.is_empty() {
+                    break;
+                }
+                lines.extend(rest);
+                last = page["last"].as_u64().unwrap_or(last);
             }
             anyhow::Ok((News { lines, view }, is_more))
         };
