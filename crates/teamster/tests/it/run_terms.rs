@@ -164,3 +164,20 @@ fn another_hub_is_waited_for() {
     assert_eq!(commits[1].1, ["files/1.txt", "newest.txt"]);
     assert_eq!(commits[2].1, ["files/1.other", "newest.other"]);
 }
+
+/// What one has told of its cost counts for the others, though its turn is not over.
+#[test]
+fn several_workers_have_one_budget() {
+    let project = Project::start("");
+    let bit = "! usage 10 10 0.1\n! call task-list\n! sleep 100\n";
+    let bits = bit.repeat(9);
+    project.write_aside("template.md", &format!("{bits}{}", TEMPLATE.replace("$call1", "$call10")));
+    let plan = "! call task-add {\"tasks\":[{\"content\":\"one\"},{\"content\":\"two\"},{\"content\":\"three\"}]}\n";
+    project.write_aside("SPEC.md", plan);
+    let output = project.run(&["--workers", "3", "--budget", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let view = last_view(&output);
+    let spent = view["spent"]["microdollars"].as_u64().expect("it is a number");
+    // Each may have told a bit more before it was stopped.
+    assert!((1_000_000..=1_500_000).contains(&spent), "{view:#}");
+}
