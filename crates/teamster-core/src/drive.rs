@@ -246,11 +246,15 @@ pub enum Refusal {
     SamePlace(RunName),
     #[error("there is no such run to go on with")]
     Nothing,
-    #[error("nobody works on this run; `teamster run --resume` goes on with one that is over")]
+    #[error(
+        "nobody works on this run; `teamster run --resume --name` goes on with one that is over"
+    )]
     NotUnderWay,
     #[error("the number of workers is 1 to {WORKERS_MAX}")]
     Workers,
-    #[error("no program is installed that could work on it; install one, or name one")]
+    #[error(
+        "no program is installed that could work on it; name one with --program (`teamster program list` shows which there are)"
+    )]
     NoProgram,
     #[error("{MESSAGES_MAX} messages wait for the next iteration, which is the limit")]
     TooManyMessages,

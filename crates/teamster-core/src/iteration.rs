@@ -312,7 +312,13 @@ impl Event {
             }
             Self::Ended { iteration, end } => {
                 let how = match (&end.failed, &end.commit) {
-                    (Some(why), _) => format!("failed: {}", why.lines().next().unwrap_or_default()),
+                    (Some(why), commit) => {
+                        let short = |commit: &Arc<str>| commit.chars().take(12).collect::<String>();
+                        let commit =
+                            commit.as_ref().map(|commit| format!(", commit {}", short(commit)));
+                        let why = why.lines().next().unwrap_or_default();
+                        format!("failed{}: {why}", commit.unwrap_or_default())
+                    }
                     (None, Some(commit)) => {
                         format!("ended, commit {}", commit.chars().take(12).collect::<String>())
                     }

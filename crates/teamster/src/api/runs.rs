@@ -193,6 +193,7 @@ pub(super) fn all(state: &teamster_core::State) -> Vec<Value> {
         let mut line = line(state, name, run);
         let is_over = run.drive.is_some() && !run.is_driven();
         let last = run.iterations.ended().next_back().filter(|_| is_over);
+        let last = last.filter(|ended| Some(ended.at) >= begun_at(run));
         line["ended_at"] = json!(last.map(|ended| ended.at));
         line
     });

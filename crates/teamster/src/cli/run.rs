@@ -227,9 +227,19 @@ fn code(phase: &str) -> u8 {
 /// Says how a run ended, and how to go on with it.
 fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
     say(&format!("{name}: {}", clean(why.unwrap_or(phase))));
-    if phase != "completed" {
-        let again = data.call(&format!("run --resume --name {name}"));
-        say(&format!("`{again}` goes on with it"));
+    if let Some(says) = goes_on(data, name, phase) {
+        say(&says);
+    }
+}
+
+/// Says how to go on with a run that is over, if there is something left to do.
+fn goes_on(data: &DataFiles, name: &str, phase: &str) -> Option<String> {
+    let again = data.call(&format!("run --resume --name {name}"));
+    match phase {
+        "completed" => None,
+        "budget-spent" => Some(format!("`{again} --budget DOLLARS` goes on with it")),
+        "leftovers" => Some(format!("bring in what is left; `{again}` then looks once more")),
+        _ => Some(format!("`{again}` goes on with it")),
     }
 }
 

@@ -277,7 +277,7 @@ fn runs(runs: &[Run]) -> Vec<(Look, String)> {
         let cells = vec![
             run.name.clone(),
             run.phase.clone(),
-            (count("completed") + count("cancelled")).to_string(),
+            count("completed").to_string(),
             (count("remaining") + count("in_progress")).to_string(),
             run.iterations.map(|n| n.to_string()).unwrap_or_default(),
             budget::cost(&run.spent_now.unwrap_or_default()),

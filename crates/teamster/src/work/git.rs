@@ -306,6 +306,33 @@ impl Tree {
         Ok(Changes { changes: open, left_out, whole })
     }
 
+    /// Returns the files that a person had changed before `base`, and which somebody has changed further since.
+    pub(super) async fn overwritten(&self, base: &str) -> Result<Vec<String>, GitError> {
+        let base = Base::of(base);
+        let Some(commit) = base.commit else { return Ok(Vec::new()) };
+        let paths = |changes: Vec<Change>| -> BTreeSet<Vec<u8>> {
+            changes.into_iter().map(|change| change.path).collect()
+        };
+        let theirs = paths(self.changed(commit, base.tree).await?);
+        if theirs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let since = paths(self.changed(base.tree, &self.snapshot().await?).await?);
+        let both = theirs.intersection(&since);
+        Ok(both.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// Keeps how the files were at `base` under a name.
+    pub(super) async fn keep_files(&self, name: &str, base: &str) -> Result<(), GitError> {
+        self.git(["update-ref", name, Base::of(base).tree]).await.map(drop)
+    }
+
+    /// Returns the names that fit a pattern.
+    pub(super) async fn names(&self, pattern: &str) -> Result<Vec<String>, GitError> {
+        let listed = self.git(["for-each-ref", "--format=%(refname)", pattern]).await?;
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+
     /// Returns the paths of the submodules that a tree declares.
     async fn submodules(&self, tree: &str) -> BTreeSet<Vec<u8>> {
         let blob = format!("{tree}:.gitmodules");
@@ -562,9 +589,8 @@ impl Tree {
     }
 
     /// Brings another commit into this tree, which is clean; if that conflicts, the tree is as before.
-    pub(super) async fn merge(&self, other: &str) -> Result<Merged, GitError> {
-        let flags =
-            ["--ff", "--no-edit", "--no-verify", "--no-autostash", "--no-verify-signatures"];
+    pub(super) async fn merge(&self, other: &str, says: &str) -> Result<Merged, GitError> {
+        let flags = ["--ff", "--no-verify", "--no-autostash", "--no-verify-signatures", "-m", says];
         self.brought_in("merge", &flags, other).await
     }
 
@@ -660,9 +686,9 @@ impl Tree {
 
     /// Returns the branches below `prefix`.
     pub(super) async fn branches(&self, prefix: &str) -> Result<Vec<String>, GitError> {
-        let below = format!("refs/heads/{prefix}/");
-        let listed = self.git(["for-each-ref", "--format=%(refname:short)", &below]).await?;
-        Ok(listed.lines().map(str::to_owned).collect())
+        let names = self.names(&format!("refs/heads/{prefix}/")).await?;
+        let short = |name: &String| name.trim_start_matches("refs/heads/").to_owned();
+        Ok(names.iter().map(short).collect())
     }
 
     /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.

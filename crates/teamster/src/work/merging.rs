@@ -151,7 +151,8 @@ impl Course<'_> {
             let head = main.head().await.ok_or_else(|| GitError::new("rev-parse", NO_COMMIT))?;
             let merged = if main.is_based_on(&head, open.base.as_deref()).await {
                 tree.reset_to(commit).await?;
-                tree.merge(&head).await?
+                let says = format!("Merge iteration {} of {}", open.number, self.name);
+                tree.merge(&head, &says).await?
             } else {
                 // The person has taken back what it is based on, or is on another branch: only what was done here is wanted.
                 tree.reset_to(&head).await?;
@@ -254,7 +255,10 @@ impl Course<'_> {
         );
         self.add(open, content, None).await;
         self.reset(main, tree).await?;
-        Ok(Came::LeftOver(format!("its work is on the branch {branch} and {why}")))
+        // What a check said is in the item.
+        let brief =
+            why.lines().next().unwrap_or_default().trim_end_matches("; it said at the end:");
+        Ok(Came::LeftOver(format!("its work is on the branch {branch} and {brief}")))
     }
 
     /// The same for work that only a person can let in.
@@ -317,7 +321,8 @@ impl Course<'_> {
             async move { starter.check(hook, self.name.as_str(), directory, &stop).await }
         };
         let (how, said) = self.unless_stopped(check).await;
-        let shown = drive.terms.check.join(" ");
+        let shown = shlex::try_join(drive.terms.check.iter().map(|word| &**word));
+        let shown = shown.unwrap_or_else(|_| drive.terms.check.join(" "));
         Checked::Failed(match how {
             How::Ok => return Checked::Passed,
             How::Stopped => return Checked::CutOff,

@@ -277,6 +277,13 @@ impl<'a> Course<'a> {
                 let says = format!("work that is not on your branch is on {}", git::some_of(&left));
                 drive::Why::Leftovers { says: says.into() }
             }
+            (drive::Why::Completed, true)
+                if drive.terms.commits && self.has_mixed(&state, &drive).await =>
+            {
+                let says =
+                    "files that you had changed before are not committed; the warnings name them";
+                drive::Why::Leftovers { says: says.into() }
+            }
             (why, _) => why,
         };
         let is_complete = self.shared.hub.state().runs.get(self.name).completed_at.is_some();
@@ -668,6 +675,7 @@ impl<'a> Course<'a> {
             let (subject, body) = self.words(state, open);
             let mark = self.mark(open);
             let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
+            self.keep_theirs(&main, open, base).await?;
             // Its agent may have committed all of it itself.
             let commit = match main.commit(base, &message).await? {
                 Some(commit) => Some(commit),
@@ -683,6 +691,38 @@ impl<'a> Course<'a> {
             Some(work) => self.take_over(&main, &tree, drive, open, &work).await,
             None => Ok(Came::Nothing),
         }
+    }
+
+    /// Keeps how files were that a person had changed, if an agent has changed them further, and tells the person.
+    async fn keep_theirs(&self, main: &Tree, open: &Open, base: &str) -> Result<(), git::GitError> {
+        let files = main.overwritten(base).await?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let name = self.theirs(open);
+        main.keep_files(&name, base).await?;
+        let first = files.first().map(String::as_str).unwrap_or_default();
+        self.warn_once(format!(
+            "iteration {} has changed what you had changed before and not committed: {}; it is not committed, and as you had it \
+             it is kept (`git show {name}:{first}`)",
+            open.number,
+            git::some_of(&files)
+        ))
+        .await;
+        Ok(())
+    }
+
+    fn theirs(&self, open: &Open) -> String {
+        self.anchor(&format!("yours-{}", open.number))
+    }
+
+    /// Says whether an iteration since the run was begun or gone on with has left something uncommitted in a person's files.
+    async fn has_mixed(&self, state: &State, drive: &Drive) -> bool {
+        let Ok(main) = self.main_tree(drive).await else { return false };
+        let kept = main.names(&self.anchor("yours-*")).await.unwrap_or_default();
+        let ended = state.runs.get(self.name).iterations.ended();
+        let mut ended = ended.filter(|ended| ended.open.begun_at >= drive.begun_at);
+        ended.any(|ended| kept.contains(&self.theirs(&ended.open)))
     }
 
     /// Returns the first line and the rest of a commit's message.

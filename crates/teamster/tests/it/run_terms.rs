@@ -181,3 +181,35 @@ fn several_workers_have_one_budget() {
     // Each may have told a bit more before it was stopped.
     assert!((1_000_000..=1_500_000).contains(&spent), "{view:#}");
 }
+
+/// What a person had written is not lost because an agent writes the same file.
+#[test]
+fn an_agent_that_overwrites_a_persons_changes_is_told_of() {
+    let project = Project::start("");
+    project.write("README", "precious\n");
+    project.write_aside("template.md", &TEMPLATE.replace("newest.txt", "README"));
+    let output = project.run(&[]);
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    let told = said(&output);
+    let name = told.split("`git show ").nth(1).and_then(|rest| rest.split('`').next());
+    assert_eq!(project.git(&["show", name.expect("it is told")]), "precious");
+    assert_eq!(project.git(&["status", "--porcelain"]), " M README");
+    // The person has seen to it.
+    project.git(&["commit", "-q", "-a", "-m", "mine"]);
+    let output = project.run(&["--resume"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Who reads no more wants no more; nobody pays for what nobody sees.
+#[test]
+fn a_run_that_nobody_reads_is_stopped() {
+    let project = Project::start("");
+    project.write_aside("template.md", &format!("! sleep 300\n{TEMPLATE}"));
+    let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
+    let mut run = project.world.hub.command();
+    run.args(["run", &spec, "--headless", "--template", &template, "--dir"]).arg(&project.path);
+    let mut run = run.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    drop(run.stdout.take());
+    assert_eq!(run.wait().expect("it ends").code(), Some(141));
+    until_said(&project.world, "no longer worked on: it was stopped");
+}

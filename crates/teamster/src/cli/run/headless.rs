@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use self::tells::{Tells, Told};
 use super::model::Run;
-use super::{code, show};
-use crate::cli::{Ended, local_time, print, say};
+use super::{code, goes_on, show};
+use crate::cli::{Ended, is_broken_pipe, local_time, print, say};
 use crate::client::{Client, Lost, in_path};
 use crate::clock::{Clock, SystemClock};
 use crate::config::DataFiles;
@@ -86,7 +86,14 @@ impl Follow<'_> {
         let mut signals = Signals::listen()?;
         let mut following = std::pin::pin!(self.to_its_end(data, client));
         let code = tokio::select! {
-            view = &mut following => return self.end(data, &view?),
+            followed = &mut following => match followed {
+                // Nobody reads it any more, as after a signal.
+                Err(error) if is_broken_pipe(&error) && self.on_signal == OnSignal::Stop => {
+                    self.stop(data).await?;
+                    return Err(Ended(141).into());
+                }
+                followed => return self.end(data, &followed?),
+            },
             code = signals.next() => code,
         };
         if self.on_signal == OnSignal::Leave {
@@ -214,9 +221,8 @@ impl Follow<'_> {
         if run.begun_at.is_none() {
             return Ok(());
         }
-        if run.phase != "completed" && !self.json {
-            let again = data.call(&format!("run --resume --name {}", self.name));
-            say(&format!("`{again}` goes on with it"));
+        if let Some(says) = goes_on(data, self.name, &run.phase).filter(|_| !self.json) {
+            say(&says);
         }
         match code(&run.phase) {
             0 => Ok(()),

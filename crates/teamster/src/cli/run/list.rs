@@ -59,7 +59,7 @@ pub(super) fn runs(runs: &[Value]) -> String {
         vec![
             word(run, "name").to_owned(),
             word(run, "phase").to_owned(),
-            (count("completed") + count("cancelled")).to_string(),
+            count("completed").to_string(),
             (count("remaining") + count("in_progress")).to_string(),
             blocked.unwrap_or_default(),
             run["iterations"].as_u64().map(|n| n.to_string()).unwrap_or_default(),

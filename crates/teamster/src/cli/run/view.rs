@@ -375,12 +375,13 @@ fn side(frame: &mut Frame<'_>, model: &Model, pane: Pane, area: Rect) {
         Pane::Stream => String::new(),
         Pane::Items => {
             let n_open = run.n_items(&["remaining", "in_progress"]);
-            let n_done = run.n_items(&["completed", "cancelled"]);
-            let blocked = match run.n_items(&["blocked"]) {
+            let n_done = run.n_items(&["completed"]);
+            let some = |status: &str| match run.n_items(&[status]) {
                 0 => String::new(),
-                n => format!(", {n} blocked"),
+                n => format!(", {n} {status}"),
             };
-            format!(" Items: {n_open} open, {n_done} done{blocked}")
+            let (blocked, cancelled) = (some("blocked"), some("cancelled"));
+            format!(" Items: {n_open} open, {n_done} done{blocked}{cancelled}")
         }
         Pane::Iterations => format!(" Iterations: {}", rows.len()),
         Pane::Notes => format!(" Notes: {}", rows.len()),

@@ -456,7 +456,7 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     let head = main.head().await.expect("it has one");
     let conflicts = Merged::Conflicts(vec!["sub/file".to_owned()]);
     tree.reset_to(&theirs).await.expect("it can be reset");
-    assert_eq!(tree.merge(&head).await.expect("git runs"), conflicts);
+    assert_eq!(tree.merge(&head, "Merge").await.expect("git runs"), conflicts);
     // An agent merges, puts it right, and leaves the rest to us.
     let kept = main.keep("teamster/run-SPEC/iteration-1", &theirs).await.expect("it can be kept");
     tree.reset_to(&head).await.expect("it can be reset");
@@ -471,7 +471,7 @@ async fn worktrees_are_merged_and_their_merges_finished() {
     let merged = gathered(&tree, &base, &third).await;
     assert_eq!(merged.unsettled, [""; 0]);
     tree.reset_to(&merged.commit).await.expect("it can be reset");
-    assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
+    assert_eq!(tree.merge(&head, "Merge").await.expect("git runs"), Merged::Yes);
     main.fast_forward(&merged.commit).await.expect("it follows");
     assert_eq!(repository.git(&["show", "HEAD:sub/file"]), "b and c");
     main.remove_worktree(&path).await.expect("it can be removed");
@@ -578,7 +578,7 @@ async fn what_is_taken_over_leaves_a_persons_files_alone() {
     repository.git(&["commit", "-q", "-m", "third"]);
     let head = main.head().await.expect("it has one");
     tree.reset_to(&work).await.expect("it can be reset");
-    assert_eq!(tree.merge(&head).await.expect("git runs"), Merged::Yes);
+    assert_eq!(tree.merge(&head, "Merge").await.expect("git runs"), Merged::Yes);
     assert_eq!(repository.git(&["stash", "list"]), "");
     assert_eq!(repository.status(), " M README");
 }

@@ -20,12 +20,16 @@ const BLOCKED_MAX: usize = 20;
 /// Tells what came of a run.
 pub(super) fn of(run: &Run, view: &Value) -> String {
     let why = run.why.as_deref().map_or_else(|| run.phase.clone(), clean_line);
-    let n_done = run.n_items(&["completed", "cancelled"]);
+    let n_done = run.n_items(&["completed"]);
     let n_open = run.n_items(&["remaining", "in_progress"]);
     let blocked: Vec<_> = run.item_list.iter().filter(|item| item.status == "blocked").collect();
     let mut items = format!("{n_done} done, {n_open} open");
     if !blocked.is_empty() {
         let _ = write!(items, ", {} blocked", blocked.len());
+    }
+    match run.n_items(&["cancelled"]) {
+        0 => {}
+        n => items.extend([format!(", {n} cancelled")]),
     }
     let Some(begun_at) = run.begun_at else {
         return format!("{}: {items}; nobody works it off", run.name);
