@@ -84,8 +84,6 @@ pub(super) struct Gathered {
     pub(super) commit: String,
     /// Files in which a merge has left its marks.
     pub(super) unsettled: Vec<String>,
-    /// Repositories in it, which are not in the commit.
-    pub(super) left_out: Vec<String>,
 }
 
 /// What came of taking one tree's work over into another.
@@ -233,17 +231,6 @@ impl Tree {
             if let Some(known) = self.find_from(head.as_deref(), base.commit, message.seal).await? {
                 return Ok(Some(known));
             }
-            let unsettled = match base.is_merging {
-                false => self.unsettled().await?,
-                true => Vec::new(),
-            };
-            if !unsettled.is_empty() {
-                let says = format!(
-                    "a merge is under way, with conflicts in {}; end it or `git merge --abort`, then resume",
-                    some_of(&unsettled)
-                );
-                return Err(GitError::new("commit", says));
-            }
             let mine = self.changed_since(&base, head.as_deref()).await?;
             if mine.changes.is_empty() {
                 return Ok(None);
@@ -256,6 +243,19 @@ impl Tree {
                 let says = format!(
                     "HEAD was on {was} and is on no branch any more, perhaps in the middle of a rebase or bisect, so that \
                      a commit would soon be lost; end that, or `git switch {was}`, then resume"
+                );
+                return Err(GitError::new("commit", says));
+            }
+            let is_mine = |path: &String| {
+                mine.changes.iter().any(|change| String::from_utf8_lossy(&change.path) == **path)
+            };
+            let unsettled: Vec<String> =
+                self.unsettled().await?.into_iter().filter(is_mine).collect();
+            if !unsettled.is_empty() {
+                let says = format!(
+                    "somebody has left the marks of conflicts in {}; put them right, or give up what is under way there, then \
+                     resume",
+                    some_of(&unsettled)
                 );
                 return Err(GitError::new("commit", says));
             }
@@ -471,11 +471,8 @@ impl Tree {
         Ok(pairs.map(|(hash, seals)| (hash.to_owned(), seals.to_owned())).collect())
     }
 
-    /// Returns the files in which a merge that is under way has left its marks.
+    /// Returns the files in which something that is under way (a merge, a rebase) has left the marks of conflicts.
     async fn unsettled(&self) -> Result<Vec<String>, GitError> {
-        if self.merge_head().await.is_none() {
-            return Ok(Vec::new());
-        }
         let args = ["diff", "--name-only", "--diff-filter=U", "-z"].map(OsStr::new);
         let open = self.git_raw(None, &args).await?;
         let open = open.split(|byte| *byte == 0).filter(|path| !path.is_empty());
@@ -485,20 +482,21 @@ impl Tree {
 
     /// Makes a commit of all that was changed in this tree, in which only agents work, since `base`. Whatever its agent did
     /// with commits and branches, it follows that of `base`, and those of `kept` branches that it has merged. It is noted
-    /// under `name`, so that it is made once. None if nothing was changed.
+    /// under `name`, so that it is made once. None if nothing was changed. Beside it are repositories within, which are not
+    /// in it.
     pub(super) async fn gather(
         &self,
         base: &str,
         message: &Message<'_>,
         name: &str,
         kept: &str,
-    ) -> Result<Option<Gathered>, GitError> {
+    ) -> Result<(Option<Gathered>, Vec<String>), GitError> {
         let base = Base::of(base);
         let unsettled = self.unsettled().await?;
         if let Ok(found) = self.sealed(&["--no-walk", "--no-show-signature", name]).await
             && let Some((commit, _)) = found.into_iter().find(|(_, seal)| seal == message.seal)
         {
-            return Ok(Some(Gathered { commit, unsettled, left_out: Vec::new() }));
+            return Ok((Some(Gathered { commit, unsettled }), Vec::new()));
         }
         let Some(from) = base.commit else {
             return Err(GitError::new("commit-tree", "it had no commit to begin with"));
@@ -506,7 +504,7 @@ impl Tree {
         let mine = self.changed_since(&base, Some(from)).await?;
         let merged = self.merged(from, kept).await?;
         if mine.changes.is_empty() && merged.is_empty() {
-            return Ok(None);
+            return Ok((None, mine.left_out));
         }
         if mine.changes.len() > FILES_MAX {
             return Err(too_many(&mine.changes));
@@ -519,7 +517,7 @@ impl Tree {
             [from].into_iter().chain(merged.iter().map(String::as_str)).collect();
         let commit = self.commit_tree(&tree, &parents, message).await?;
         self.git(["update-ref", name, &commit]).await?;
-        Ok(Some(Gathered { commit, unsettled, left_out: mine.left_out }))
+        Ok((Some(Gathered { commit, unsettled }), mine.left_out))
     }
 
     /// Returns the commits of branches below `kept` that were merged here since a commit.

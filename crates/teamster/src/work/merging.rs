@@ -52,6 +52,34 @@ impl Course<'_> {
         Ok(tree)
     }
 
+    /// Returns the worktree in which an iteration has worked, or what became of its work if its agent has removed or broken
+    /// it.
+    pub(super) async fn worktree_after(
+        &self,
+        main: &Tree,
+        open: &Open,
+    ) -> Result<Result<Tree, Came>, GitError> {
+        let path = self.worktree_path(open.worker);
+        let is_gone = !path.exists();
+        let (tree, moved) = main.worktree(&path).await?;
+        if !is_gone && moved.is_none() {
+            return Ok(Ok(tree));
+        }
+        let what = match &moved {
+            Some(moved) => {
+                format!("was broken when it ended; what was in it is in {}", moved.display())
+            }
+            None => "was gone when it ended".to_owned(),
+        };
+        let about = open.item.map(|item| format!(" ({item})")).unwrap_or_default();
+        let content = format!(
+            "Look for the work of iteration {}{about}: its worktree {what}. If the work is not in the project, do it again.",
+            open.number
+        );
+        self.add(open, content, None).await;
+        Ok(Err(Came::LeftOver(format!("its worktree {what}"))))
+    }
+
     /// Returns a worker's worktree, which is as the project is now.
     pub(super) async fn worktree(&self, main: &Tree, worker: u32) -> Result<Tree, GitError> {
         let tree = self.worktree_of(main, worker).await?;
@@ -101,13 +129,12 @@ impl Course<'_> {
         let (mark, seal) = (self.mark(open), self.seal(open, base));
         let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
         let name = self.anchor(&format!("work-{}", open.worker));
-        let gathered = tree.gather(base, &message, &name, &self.kept()).await?;
-        let left_out = gathered.as_ref().map(|gathered| &gathered.left_out);
-        if let Some(left_out) = left_out.filter(|left_out| !left_out.is_empty()) {
+        let (gathered, left_out) = tree.gather(base, &message, &name, &self.kept()).await?;
+        if !left_out.is_empty() {
             self.note(format!(
                 "Iteration {} has made a repository of its own in {}, which is not committed; it is in {}.",
                 open.number,
-                git::some_of(left_out),
+                git::some_of(&left_out),
                 tree.directory().display()
             ))
             .await;

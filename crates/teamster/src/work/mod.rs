@@ -684,9 +684,15 @@ impl<'a> Course<'a> {
             return Ok(commit.map_or(Came::Nothing, Came::Commit));
         }
         if let Some(known) = main.find(base, &seal).await? {
+            // Only that was not written down; what a check has left is no work.
+            let tree = self.worktree_of(&main, open.worker).await?;
+            tree.reset_to(&known).await?;
             return Ok(Came::Commit(known));
         }
-        let tree = self.worktree_of(&main, open.worker).await?;
+        let tree = match self.worktree_after(&main, open).await? {
+            Ok(tree) => tree,
+            Err(came) => return Ok(came),
+        };
         match self.gathered(state, &tree, open, base).await? {
             Some(work) => self.take_over(&main, &tree, drive, open, &work).await,
             None => Ok(Came::Nothing),

@@ -52,6 +52,7 @@ fn project(items: &[&str]) -> Project {
     let project = Project::start("");
     project.write(".gitignore", ".item\n");
     project.write("shared.txt", "the line\n");
+    project.write("person.txt", "as it was\n");
     project.git(&["add", "-A"]);
     project.git(&["commit", "-q", "-m", "second"]);
     let items: Vec<Value> = items.iter().map(|item| json!({"content": item})).collect();
@@ -121,7 +122,7 @@ fn three_workers_on_twelve_items_lose_nothing() {
         let run = scope.spawn(|| project.run(&["--workers", "3", "--check", &check, "--json"]));
         until_said(&project.world, "iteration 4 begins");
         project.write("person.txt", "committed meanwhile\n");
-        project.git_patiently(&["add", "person.txt"]);
+        // In one step: two of git that write the index at once may lose what only one has put in.
         project.git_patiently(&["commit", "-q", "-m", "by the person", "--", "person.txt"]);
         run.join().expect("it ends")
     });
@@ -230,4 +231,22 @@ fn several_workers_need_a_commit_to_begin_with() {
     assert!(said(&output).contains("several workers need a git repository with a commit"));
     let output = project.run(&["--workers", "2", "--no-commit"]);
     assert!(said(&output).contains("several workers need a git repository with a commit"));
+}
+
+/// Whoever removes where it worked has not done what it says.
+#[test]
+fn a_worktree_that_an_agent_removes_is_missed() {
+    let project = project(&["file one", "gone"]);
+    let work = WORK.replace(
+        "  bad)",
+        "  gone) git add -A; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m own; rm -rf \"$PWD\" ;;\n  \"Look for\"*) echo again > gone.txt ;;\n  bad)",
+    );
+    project.write_aside("work.sh", &work);
+    let output = project.run(&["--workers", "2", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let view = last_view(&output);
+    let missed = items(&view, "Look for the work of iteration");
+    assert_eq!((missed.len(), &missed[0]["status"]), (1, &json!("completed")), "{view:#}");
+    assert_eq!(project.git(&["show", "HEAD:gone.txt"]), "again");
+    assert_eq!(project.git(&["show", "HEAD:file one.txt"]), "file one");
 }

@@ -171,7 +171,7 @@ mod tests {
         let two = json!({"name": "default", "phase": "open", "items": {"remaining": 1}});
         expect![[r#"
             name     phase    done  open  blocked  iterations  cost   begun  ended  spec
-            SPEC     working  3     3     1        4           $1.50                /p/SPEC.md
+            SPEC     working  2     3     1        4           $1.50                /p/SPEC.md
             default  open     0     1"#]]
         .assert_eq(&runs(&[one, two]));
     }

@@ -435,7 +435,7 @@ fn write(path: &Path, name: &str, text: &str) {
 
 async fn gathered(tree: &Tree, base: &str, message: &Message<'_>) -> Gathered {
     let gathered = tree.gather(base, message, WORK, KEPT).await.expect("it can be gathered");
-    gathered.expect("something was changed")
+    gathered.0.expect("something was changed")
 }
 
 #[tokio::test]
@@ -639,6 +639,14 @@ async fn the_marks_of_a_merge_are_not_committed() {
     assert!(error.contains("conflicts in README"), "{error}");
     assert_eq!(repository.status(), "UU README\n?? new");
     repository.git(&["merge", "--abort"]);
+    let pick = Command::new("git")
+        .current_dir(repository.path(""))
+        .args(["cherry-pick", "other"])
+        .output();
+    assert!(!pick.expect("git runs").status.success(), "it conflicts");
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("it is not settled").to_string();
+    assert!(error.contains("conflicts in README"), "{error}");
+    repository.git(&["cherry-pick", "--abort"]);
     tree.commit(&base, &MESSAGE)
         .await
         .expect("it can be committed")

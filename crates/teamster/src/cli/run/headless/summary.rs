@@ -117,7 +117,7 @@ mod tests {
             SPEC: it is complete
               iterations  3 of 10, 1 failed
               commits     2
-              items       2 done, 1 open, 1 blocked
+              items       1 done, 1 open, 1 blocked, 1 cancelled
                           TAS-3 is blocked: For the person: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
               cost        $1.23 of $5.00
               time        61 min 39 s
@@ -126,6 +126,7 @@ mod tests {
         .assert_eq(&shown(&view));
         // A list that nobody works off has no end, and no way to go on with it.
         view["begun_at"] = Value::Null;
-        expect!["SPEC: 2 done, 1 open, 1 blocked; nobody works it off"].assert_eq(&shown(&view));
+        expect!["SPEC: 1 done, 1 open, 1 blocked, 1 cancelled; nobody works it off"]
+            .assert_eq(&shown(&view));
     }
 }

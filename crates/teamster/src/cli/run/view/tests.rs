@@ -80,7 +80,7 @@ fn a_run_under_way_fits_a_small_terminal() {
         24,
         &expect![[r#"
             "SPEC · working · iteration 3 (1 of 9) · 1:02:05    $0.15 of $5.00 · 90.4k tokens"
-            "▸1 #2 works · TAS-1 one, with words that go on and…│─ Items: 2 open, 2 done, … ─"
+            "▸1 #2 works · TAS-1 one, with words that go on and…│─ Items: 2 open, 1 done, … ─"
             " 2 #3 is queued · chooses an item                  │▸~ P2 TAS-1 one, with words…"
             "━ worker 1 of 2 · iteration 2 · worker-3 · TAS-1… ━│ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
             "── iteration 2 · worker-3 · TAS-1 one, with words …│ ! P3 TAS-3 three           "
@@ -117,7 +117,7 @@ fn a_run_under_way_uses_a_large_terminal() {
         50,
         &expect![[r#"
             "SPEC · working · iteration 3 (1 of 9) · 1:02:05                                                                                                            claude · opus · $0.15 of $5.00 · 90.4k tokens"
-            "▸1 #2 works · TAS-1 one, with words that go on and on beyond any side bar                                                      │─ Items: 2 open, 2 done, 1 blocked ─────────────────────────────────────"
+            "▸1 #2 works · TAS-1 one, with words that go on and on beyond any side bar                                                      │─ Items: 2 open, 1 done, 1 blocked, 1 cancelled ────────────────────────"
             " 2 #3 is queued · chooses an item                                                                                              │▸~ P2 TAS-1 one, with words that go on and on beyond any side bar       "
             "━ worker 1 of 2 · iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar ━━━━━━━━━━━━━━━━━━━━━━━━│ · P2 TAS-2 二番目の項目 is wide (after TAS-1)                          " Hidden by multi-width symbols: [(141, " "), (143, " "), (145, " "), (147, " "), (149, " "), (151, " ")]
             "── iteration 2 · worker-3 · TAS-1 one, with words that go on and on beyond any side bar                                        │ ! P3 TAS-3 three                                                       "
@@ -186,7 +186,7 @@ fn where_it_is_narrow_the_side_bar_is_below() {
             "is longer than a line.                  "
             "✓ src/a.rs +2 -1 → ok                   "
             "* cargo test                            "
-            "─ Items: 2 open, 2 done, 1 blocked ─────"
+            "─ Items: 2 open, 1 done, 1 blocked, 1… ─"
             "▸~ P2 TAS-1 one, with words that go on …"
             " · P2 TAS-2 二番目の項目 is wide (after…" Hidden by multi-width symbols: [(13, " "), (15, " "), (17, " "), (19, " "), (21, " "), (23, " ")]
             " ! P3 TAS-3 three                       "
@@ -217,7 +217,7 @@ fn a_run_that_is_over_says_why() {
         16,
         &expect![[r#"
             "SPEC · over: it failed: its agent is gone · itera… $0.12 of $5.00 · 45.2k tokens"
-            "─ worker 1 of 2 · idle ────────────────────────────│━ Items: 2 open, 2 done, … ━"
+            "─ worker 1 of 2 · idle ────────────────────────────│━ Items: 2 open, 1 done, … ━"
             "── iteration 1 · worker-2 · TAS-4 four             │▸~ P2 TAS-1 one, with words…"
             "                                                   │ · P2 TAS-2 二番目の項目 is…" Hidden by multi-width symbols: [(65, " "), (67, " "), (69, " "), (71, " "), (73, " "), (75, " ")]
             "                                                   │ ! P3 TAS-3 three           "
