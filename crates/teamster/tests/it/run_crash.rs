@@ -25,6 +25,7 @@ use crate::hub::DEADLINE;
 use crate::in_process::Dice;
 use crate::run_workers::{assert_numbered, marks};
 use crate::simulation::number;
+use crate::unattended::until_said;
 use crate::work::Project;
 
 /// As many crashes as `cargo test` plays, of one worker and of three.
@@ -137,7 +138,10 @@ impl Life {
         project.write_aside("work.sh", WORK);
         let home = project.world.home.path().to_string_lossy().into_owned();
         let template = project.write_aside("template.md", &TEMPLATE.replace("$HOME", &home));
-        let check = project.write_aside("check.sh", "echo >> \"${0%/*}/checks.txt\"; sleep 0.05");
+        let check = project.write_aside(
+            "check.sh",
+            "echo >> \"${0%/*}/checks.txt\"; echo $$ > left-by-the-check.txt; sleep 0.05",
+        );
         let mut run = project.world.hub.command();
         run.args(["run", "--headless", "--dir"]).args([&project.path, &spec]);
         run.arg("--template").arg(template).args(["--workers", &n_workers.to_string()]);
@@ -246,6 +250,7 @@ impl Life {
     /// Lets the run come to its end, and checks all of it.
     async fn end(&self) -> usize {
         let project = &self.project;
+        until_said(&project.world, "is worked off");
         let since = Instant::now();
         while project.view("SPEC")["phase"] == "working" {
             assert!(since.elapsed() < DEADLINE, "{}", project.world.hub.ok(&["log"]));
@@ -316,7 +321,7 @@ impl Life {
         assert_eq!(project.git(&["status", "--porcelain"]), "", "{}", told());
         assert_eq!(project.git(&["worktree", "list"]).lines().count(), 1, "{}", told());
         let mut branches: BTreeSet<String> =
-            left.iter().map(|number| format!("teamster/run-SPEC/iteration-{number}")).collect();
+            left.iter().map(|number| format!("teamster/run-SPEC/cut-off-{number}")).collect();
         branches.insert("main".to_owned());
         let there = project.git(&["branch", "--format=%(refname:short)"]);
         let there: BTreeSet<String> = there.lines().map(ToOwned::to_owned).collect();
