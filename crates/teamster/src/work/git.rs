@@ -1,24 +1,17 @@
 //! What an iteration changed, as a commit: exactly the files that differ from how they were before it, and nothing that a
 //! person had changed by then. The person's own index and branch stay theirs: only what is committed is refreshed in it.
 
+mod calling;
+mod worktrees;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-use teamster_agents::deputy::{Command, How, STDOUT_BYTES_MAX};
 
 use crate::held::Held;
 
-/// A checkout or the state of a big repository takes a while.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// So long is waited for a lock that somebody else has, such as an editor that looks at the same files.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-const LOCK_LOOKS: u32 = 50;
-/// As much of git's words as is passed on.
-const SAYS_CHARS_MAX: usize = 1_000;
 /// Somebody else may commit something at the same time; so often it is tried again.
 const TRIES_MAX: u32 = 5;
 /// More files than that are no work of an iteration, but something that nobody has told git to ignore.
@@ -480,62 +473,6 @@ impl Tree {
         Ok(marked.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
 
-    /// Makes a commit of all that was changed in this tree, in which only agents work, since `base`. Whatever its agent did
-    /// with commits and branches, it follows that of `base`, and those of `kept` branches that it has merged. It is noted
-    /// under `name`, so that it is made once. None if nothing was changed. Beside it are repositories within, which are not
-    /// in it.
-    pub(super) async fn gather(
-        &self,
-        base: &str,
-        message: &Message<'_>,
-        name: &str,
-        kept: &str,
-    ) -> Result<(Option<Gathered>, Vec<String>), GitError> {
-        let base = Base::of(base);
-        let unsettled = self.unsettled().await?;
-        if let Ok(found) = self.sealed(&["--no-walk", "--no-show-signature", name]).await
-            && let Some((commit, _)) = found.into_iter().find(|(_, seal)| seal == message.seal)
-        {
-            return Ok((Some(Gathered { commit, unsettled }), Vec::new()));
-        }
-        let Some(from) = base.commit else {
-            return Err(GitError::new("commit-tree", "it had no commit to begin with"));
-        };
-        let mine = self.changed_since(&base, Some(from)).await?;
-        let merged = self.merged(from, kept).await?;
-        if mine.changes.is_empty() && merged.is_empty() {
-            return Ok((None, mine.left_out));
-        }
-        if mine.changes.len() > FILES_MAX {
-            return Err(too_many(&mine.changes));
-        }
-        let tree = match &mine.whole {
-            Some(whole) => whole.to_string(),
-            None => self.tree_with(Some(from), &index_info(&mine.changes)).await?,
-        };
-        let parents: Vec<&str> =
-            [from].into_iter().chain(merged.iter().map(String::as_str)).collect();
-        let commit = self.commit_tree(&tree, &parents, message).await?;
-        self.git(["update-ref", name, &commit]).await?;
-        Ok((Some(Gathered { commit, unsettled }), mine.left_out))
-    }
-
-    /// Returns the commits of branches below `kept` that were merged here since a commit.
-    async fn merged(&self, since: &str, kept: &str) -> Result<Vec<String>, GitError> {
-        let mut found = Vec::new();
-        let below = format!("refs/heads/{kept}/");
-        for at in ["HEAD", "MERGE_HEAD"] {
-            let (merged, not) = (format!("--merged={at}"), format!("--no-merged={since}"));
-            let args = ["for-each-ref", &merged, &not, "--format=%(objectname)", &below];
-            // Nothing may be being merged.
-            let listed = self.git(args).await.unwrap_or_default();
-            found.extend(listed.lines().map(str::to_owned));
-        }
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
-    }
-
     /// Returns what is to be written down of how everything is before an iteration. The files have a name in the repository
     /// from then on, or `git gc` could take them away.
     pub(super) async fn base(&self, anchor: &str) -> Result<Arc<str>, GitError> {
@@ -586,166 +523,11 @@ impl Tree {
         Ok(changes)
     }
 
-    /// Brings another commit into this tree, which is clean; if that conflicts, the tree is as before.
-    pub(super) async fn merge(&self, other: &str, says: &str) -> Result<Merged, GitError> {
-        let flags = ["--ff", "--no-verify", "--no-autostash", "--no-verify-signatures", "-m", says];
-        self.brought_in("merge", &flags, other).await
-    }
-
-    /// Makes the changes of one commit to this tree, which is clean; if that conflicts, the tree is as before.
-    pub(super) async fn pick(&self, commit: &str) -> Result<Merged, GitError> {
-        let parents = self.git(["rev-list", "--parents", "--max-count=1", commit]).await?;
-        let flags: &[&str] = match parents.split(' ').count() {
-            ..3 => &["--allow-empty", "--no-gpg-sign"],
-            _ => &["--allow-empty", "--no-gpg-sign", "--mainline=1"],
-        };
-        self.brought_in("cherry-pick", flags, commit).await
-    }
-
-    async fn brought_in(
-        &self,
-        verb: &str,
-        flags: &[&str],
-        commit: &str,
-    ) -> Result<Merged, GitError> {
-        let mut args = self.identity().await;
-        let rest = [verb].into_iter().chain(flags.iter().copied()).chain([commit]);
-        args.extend(rest.map(str::to_owned));
-        let Err(error) = self.git(args.iter().map(String::as_str)).await else {
-            return Ok(Merged::Yes);
-        };
-        let listed = self.git(["diff", "--name-only", "--diff-filter=U"]).await?;
-        let files: Vec<String> = listed.lines().map(str::to_owned).collect();
-        let _ = self.git([verb, "--abort"]).await;
-        if files.is_empty() { Err(error) } else { Ok(Merged::Conflicts(files)) }
-    }
-
-    /// Moves this tree's branch ahead to a commit that follows it; local changes stay, and so do files that are ignored.
-    pub(super) async fn fast_forward(&self, to: &str) -> Result<(), GitError> {
-        let flags =
-            ["--no-verify", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures"];
-        let args = ["merge", "--ff-only"].into_iter().chain(flags).chain([to]);
-        self.git(args).await.map(drop)
-    }
-
-    /// Says whether what an iteration began with is still in a commit's history.
-    pub(super) async fn is_based_on(&self, commit: &str, base: Option<&str>) -> bool {
-        match base.and_then(|base| Base::of(base).commit) {
-            Some(from) => self.is_ancestor(from, commit).await,
-            None => true,
-        }
-    }
-
-    pub(super) async fn is_ancestor(&self, one: &str, of: &str) -> bool {
-        self.git(["merge-base", "--is-ancestor", one, of]).await.is_ok()
-    }
-
-    /// Makes a worktree of this repository on no branch, or takes the one that is there. Nobody is at work in it. What is
-    /// there and is none, or not one of this repository, is moved out of the way; where to is returned.
-    pub(super) async fn worktree(&self, path: &Path) -> Result<(Self, Option<PathBuf>), GitError> {
-        let root = path.to_owned();
-        let tree = Self { root, is_ours: true, index: None, ..self.clone() };
-        let made = |error: std::io::Error| GitError::new("worktree", error.to_string());
-        let mut moved = None;
-        if path.exists() && !tree.is_of(self).await {
-            let aside = path.with_extension(format!("{:08x}", crate::secret::nonce() >> 96));
-            std::fs::rename(path, &aside).map_err(made)?;
-            moved = Some(aside);
-        }
-        if !path.exists() {
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(made)?;
-            }
-            self.git(["worktree", "prune"]).await?;
-            let path = path.to_string_lossy();
-            self.git(["worktree", "add", "--force", "--detach", &path, "HEAD"]).await?;
-        }
-        // Whoever held it has ended.
-        let _ = std::fs::remove_file(tree.index_file().await?.with_file_name("index.lock"));
-        // What is not in the last commit is not there either.
-        std::fs::create_dir_all(tree.directory()).map_err(made)?;
-        Ok((tree, moved))
-    }
-
-    /// Says whether this is a worktree of the same repository.
-    async fn is_of(&self, main: &Self) -> bool {
-        let ask = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"];
-        let (Ok(answer), Some(common)) = (self.git(ask).await, &main.common) else { return false };
-        let same = |one: &Path, other: &Path| matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other);
-        let Some((root, theirs)) = answer.split_once('\n') else { return false };
-        same(Path::new(root), &self.root) && same(Path::new(theirs), common)
-    }
-
-    /// Removes a worktree, unless there is something in it that is not committed. Its branch stays.
-    pub(super) async fn remove_worktree(&self, path: &Path) -> Result<(), GitError> {
-        let path = path.to_string_lossy();
-        self.git(["worktree", "remove", &path]).await.map(drop)
-    }
-
-    /// Returns the branches below `prefix`.
-    pub(super) async fn branches(&self, prefix: &str) -> Result<Vec<String>, GitError> {
-        let names = self.names(&format!("refs/heads/{prefix}/")).await?;
-        let short = |name: &String| name.trim_start_matches("refs/heads/").to_owned();
-        Ok(names.iter().map(short).collect())
-    }
-
-    /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.
-    pub(super) async fn forget_merged(&self, prefix: &str) -> Result<(), GitError> {
-        let below = format!("refs/heads/{prefix}/");
-        let format = "--format=%(refname:short) %(worktreepath)";
-        let args = ["for-each-ref", "--merged=HEAD", format, &below].map(OsStr::new);
-        let merged = self.git_raw(None, &args).await?;
-        for line in String::from_utf8_lossy(&merged).lines() {
-            if let Some((branch, "")) = line.split_once(' ') {
-                self.git(["branch", "-d", branch]).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Returns the commit that the tree is at, if it is another one than before.
     pub(super) async fn moved_since(&self, base: &str) -> Option<String> {
         let head = self.head().await?;
         let before = Base::of(base).commit?;
         (head != before && self.is_ancestor(before, &head).await).then_some(head)
-    }
-
-    /// Gives a commit a branch of its own, so that it is not lost, and returns its name. Another commit may have it already.
-    pub(super) async fn keep(&self, branch: &str, commit: &str) -> Result<String, GitError> {
-        let mut name = branch.to_owned();
-        for n in 2.. {
-            let at = format!("refs/heads/{name}");
-            let known = self.git(["rev-parse", "--verify", "--quiet", &at]).await.ok();
-            match known {
-                Some(known) if known == commit => break,
-                Some(_) => name = format!("{branch}-{n}"),
-                None => {
-                    self.git(["update-ref", &at, commit, &"0".repeat(commit.len())]).await?;
-                    break;
-                }
-            }
-        }
-        Ok(name)
-    }
-
-    /// Puts this tree, in which only agents work, to a commit. Its agent may have left it on a branch that is a person's,
-    /// which stays as it is, or in the middle of something.
-    pub(super) async fn reset_to(&self, commit: &str) -> Result<(), GitError> {
-        if !self.is_ours {
-            return Err(GitError::new("checkout", "these files are a person's"));
-        }
-        self.git(["checkout", "-q", "--force", "--detach", commit]).await?;
-        let git = self.index_file().await?;
-        let is_under_way = |what: &str| git.with_file_name(what).exists();
-        if is_under_way("rebase-merge") || is_under_way("rebase-apply") {
-            self.git(["rebase", "--quit"]).await?;
-        }
-        self.git(["clean", "-qfd"]).await.map(drop)
-    }
-
-    /// Says whether there is nothing in the files that is not committed.
-    pub(super) async fn is_clean(&self) -> Result<bool, GitError> {
-        Ok(self.git(["status", "--porcelain"]).await?.is_empty())
     }
 
     /// Returns what says who commits, where the person has not.
@@ -777,95 +559,6 @@ impl Tree {
             Some(index) => index.clone(),
             None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
         })
-    }
-
-    async fn git<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
-        let args: Vec<&OsStr> = args.into_iter().map(OsStr::new).collect();
-        let output = self.git_raw(None, &args).await?;
-        Ok(String::from_utf8_lossy(&output).trim().to_owned())
-    }
-
-    async fn with_index<'a>(
-        &self,
-        index: &Path,
-        args: impl IntoIterator<Item = &'a str>,
-    ) -> Result<String, GitError> {
-        let args: Vec<&OsStr> = args.into_iter().map(OsStr::new).collect();
-        let output = self.git_raw(Some(index), &args).await?;
-        Ok(String::from_utf8_lossy(&output).trim().to_owned())
-    }
-
-    async fn git_raw(&self, index: Option<&Path>, args: &[&OsStr]) -> Result<Vec<u8>, GitError> {
-        self.git_fed(index, args, Vec::new()).await
-    }
-
-    /// Runs git at the root, with something to read; waits for others who hold a lock.
-    async fn git_fed(
-        &self,
-        index: Option<&Path>,
-        args: &[&OsStr],
-        input: Vec<u8>,
-    ) -> Result<Vec<u8>, GitError> {
-        let mut n_looks = 0;
-        loop {
-            match self.git_once(index, args, &input).await {
-                Err(error) if error.is_locked() && n_looks < LOCK_LOOKS => n_looks += 1,
-                done => return done,
-            }
-            tokio::time::sleep(LOCK_PATIENCE / LOCK_LOOKS).await;
-        }
-    }
-
-    async fn git_once(
-        &self,
-        index: Option<&Path>,
-        args: &[&OsStr],
-        input: &[u8],
-    ) -> Result<Vec<u8>, GitError> {
-        // A setting comes in two words.
-        let mut words = args.iter().map(|arg| arg.to_string_lossy());
-        let mut verb = words.next().unwrap_or_default();
-        while verb.starts_with('-') {
-            let n_more = usize::from(verb == "-c");
-            verb = words.by_ref().nth(n_more).unwrap_or_default();
-        }
-        let verb = verb.into_owned();
-        let failed = |says: String| GitError::new(&verb, says);
-        let command = Command::new("git", &self.root)
-            // No hook of the repository, and nobody is asked anything. What else it names runs held.
-            .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
-            // What an agent writes is committed whatever its line endings.
-            .args(["-c", "commit.gpgSign=false", "-c", "core.safecrlf=false"])
-            .args(args)
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_EDITOR", "true")
-            .env("LC_ALL", "C");
-        let mut command = Command { input: input.to_owned(), time_limit: PATIENCE, ..command };
-        if let Some(index) = index {
-            command = command.env("GIT_INDEX_FILE", index);
-        }
-        let output = self.held.run(command).await;
-        let output = output.map_err(|error| failed(format!("{:#}", anyhow::Error::from(error))))?;
-        let code = match output.how {
-            How::Code(0) => return Ok(output.stdout),
-            How::Code(code) => Some(code),
-            How::Signal(signal) => return Err(failed(format!("it was ended by signal {signal}"))),
-            How::TimedOut => {
-                return Err(failed(format!("it took longer than {} s", PATIENCE.as_secs())));
-            }
-            How::TooMuch => {
-                return Err(failed(format!("it said more than {STDOUT_BYTES_MAX} bytes")));
-            }
-        };
-        let says = String::from_utf8_lossy(&output.stderr);
-        let says = says.trim().chars().take(SAYS_CHARS_MAX).collect();
-        Err(GitError { code, ..failed(says) })
-    }
-}
-
-impl GitError {
-    fn is_locked(&self) -> bool {
-        self.says.contains(".lock': File exists")
     }
 }
 

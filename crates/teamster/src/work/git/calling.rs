@@ -1,0 +1,115 @@
+//! How git is called: held as agents are, with nothing of the repository's own that starts by itself, and patiently.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
+use teamster_agents::deputy::{Command, How, STDOUT_BYTES_MAX};
+
+use super::{GitError, Tree};
+
+/// A checkout or the state of a big repository takes a while.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// So long is waited for a lock that somebody else has, such as an editor that looks at the same files.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_LOOKS: u32 = 50;
+/// As much of git's words as is passed on.
+const SAYS_CHARS_MAX: usize = 1_000;
+
+impl Tree {
+    pub(super) async fn git<'a>(
+        &self,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Result<String, GitError> {
+        let args: Vec<&OsStr> = args.into_iter().map(OsStr::new).collect();
+        let output = self.git_raw(None, &args).await?;
+        Ok(String::from_utf8_lossy(&output).trim().to_owned())
+    }
+
+    pub(super) async fn with_index<'a>(
+        &self,
+        index: &Path,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Result<String, GitError> {
+        let args: Vec<&OsStr> = args.into_iter().map(OsStr::new).collect();
+        let output = self.git_raw(Some(index), &args).await?;
+        Ok(String::from_utf8_lossy(&output).trim().to_owned())
+    }
+
+    pub(super) async fn git_raw(
+        &self,
+        index: Option<&Path>,
+        args: &[&OsStr],
+    ) -> Result<Vec<u8>, GitError> {
+        self.git_fed(index, args, Vec::new()).await
+    }
+
+    /// Runs git at the root, with something to read; waits for others who hold a lock.
+    pub(super) async fn git_fed(
+        &self,
+        index: Option<&Path>,
+        args: &[&OsStr],
+        input: Vec<u8>,
+    ) -> Result<Vec<u8>, GitError> {
+        let mut n_looks = 0;
+        loop {
+            match self.git_once(index, args, &input).await {
+                Err(error) if error.is_locked() && n_looks < LOCK_LOOKS => n_looks += 1,
+                done => return done,
+            }
+            tokio::time::sleep(LOCK_PATIENCE / LOCK_LOOKS).await;
+        }
+    }
+
+    pub(super) async fn git_once(
+        &self,
+        index: Option<&Path>,
+        args: &[&OsStr],
+        input: &[u8],
+    ) -> Result<Vec<u8>, GitError> {
+        // A setting comes in two words.
+        let mut words = args.iter().map(|arg| arg.to_string_lossy());
+        let mut verb = words.next().unwrap_or_default();
+        while verb.starts_with('-') {
+            let n_more = usize::from(verb == "-c");
+            verb = words.by_ref().nth(n_more).unwrap_or_default();
+        }
+        let verb = verb.into_owned();
+        let failed = |says: String| GitError::new(&verb, says);
+        let command = Command::new("git", &self.root)
+            // No hook of the repository, and nobody is asked anything. What else it names runs held.
+            .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
+            // What an agent writes is committed whatever its line endings.
+            .args(["-c", "commit.gpgSign=false", "-c", "core.safecrlf=false"])
+            .args(args)
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_EDITOR", "true")
+            .env("LC_ALL", "C");
+        let mut command = Command { input: input.to_owned(), time_limit: PATIENCE, ..command };
+        if let Some(index) = index {
+            command = command.env("GIT_INDEX_FILE", index);
+        }
+        let output = self.held.run(command).await;
+        let output = output.map_err(|error| failed(format!("{:#}", anyhow::Error::from(error))))?;
+        let code = match output.how {
+            How::Code(0) => return Ok(output.stdout),
+            How::Code(code) => Some(code),
+            How::Signal(signal) => return Err(failed(format!("it was ended by signal {signal}"))),
+            How::TimedOut => {
+                return Err(failed(format!("it took longer than {} s", PATIENCE.as_secs())));
+            }
+            How::TooMuch => {
+                return Err(failed(format!("it said more than {STDOUT_BYTES_MAX} bytes")));
+            }
+        };
+        let says = String::from_utf8_lossy(&output.stderr);
+        let says = says.trim().chars().take(SAYS_CHARS_MAX).collect();
+        Err(GitError { code, ..failed(says) })
+    }
+}
+
+impl GitError {
+    fn is_locked(&self) -> bool {
+        self.says.contains(".lock': File exists")
+    }
+}
