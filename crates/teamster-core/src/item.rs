@@ -19,6 +19,9 @@ pub const ITEMS_MAX: u32 = 1_000_000;
 /// As many dependencies as one item may have.
 pub const DEPENDENCIES_MAX: usize = 100;
 
+/// Maximum number of times an item comes back because its branch is not merged; after that it waits for a person.
+pub const RETURNS_MAX: u32 = 3;
+
 /// Where an item stands. The order is the order of the groups in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,6 +110,18 @@ pub struct Item {
     pub holder: Option<Holder>,
     /// The yak that it is about, which is shorn with it.
     pub yak: Option<YakId>,
+    /// The work that is merged when it is done.
+    pub merge: Option<Merge>,
+}
+
+/// Work that could not be merged when its iteration ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merge {
+    /// Keeps the work.
+    pub branch: Arc<str>,
+    pub commit: Arc<str>,
+    /// How often the item was completed although the work was not merged.
+    pub n_returns: u32,
 }
 
 /// An item's place in a list: by status, then priority, then age.
@@ -140,6 +155,10 @@ pub enum Command {
     Claim,
     /// Makes an item of a yak.
     AddYak { yak: String },
+    /// Adds an item that is done when a branch is merged.
+    AddMerge { new: NewItem, branch: Arc<str>, commit: Arc<str> },
+    /// Takes back that an item is completed: its branch is not merged.
+    Return { item: ItemId },
     /// Changes what is given of an item, all of it or nothing; adds one if none is named. `depends_on` adds one dependency.
     Edit {
         item: Option<String>,
@@ -182,6 +201,16 @@ pub enum Event {
     },
     /// Its holder ended before finishing it; it is remaining again.
     Released {
+        id: ItemId,
+    },
+    /// It is done when this branch is merged.
+    MergeAsked {
+        id: ItemId,
+        branch: Arc<str>,
+        commit: Arc<str>,
+    },
+    /// It was completed, but its branch is not merged; it is remaining again.
+    Returned {
         id: ItemId,
     },
 }
@@ -347,6 +376,29 @@ impl Items {
                 let own = self.ready().find(|item| Some(item.id) == first);
                 let next = own.or_else(|| self.ready().find(|item| !is_reserved(item)));
                 Ok(next.map(|item| Event::Claimed { id: item.id }).into_iter().collect())
+            }
+            Command::AddMerge { new, branch, commit } => {
+                let mut events = self.add(std::slice::from_ref(new), held.next())?;
+                let (branch, commit) = (branch.clone(), commit.clone());
+                let asked = events.first().map(Event::item);
+                events.extend(asked.map(|id| Event::MergeAsked { id, branch, commit }));
+                Ok(events)
+            }
+            Command::Return { item } => {
+                let not_found = || Refusal::NotFound(item.to_string());
+                let item = self.get(*item).ok_or_else(not_found)?;
+                Ok(match &item.merge {
+                    Some(merge) if item.status == Status::Completed => {
+                        // Whoever has tried it so often will not succeed the next time.
+                        let is_last = merge.n_returns >= RETURNS_MAX;
+                        let (status, priority, depends_on) = (Some(Status::Blocked), None, None);
+                        vec![match is_last {
+                            true => Event::Updated { id: item.id, status, priority, depends_on },
+                            false => Event::Returned { id: item.id },
+                        }]
+                    }
+                    Some(_) | None => Vec::new(),
+                })
             }
             Command::AddYak { .. } => unreachable!("this is decided where yaks are at hand"),
             Command::Edit { item: None, content, status, priority, depends_on } => {
@@ -514,6 +566,7 @@ impl Items {
                     iteration,
                     holder,
                     yak: None,
+                    merge: None,
                 });
             }
             Event::Updated { id, status, priority, depends_on } => self.change(*id, |item| {
@@ -541,6 +594,17 @@ impl Items {
             Event::Released { id } => self.change(*id, |item| {
                 item.status = Status::Remaining;
                 item.holder = None;
+            }),
+            Event::MergeAsked { id, branch, commit } => self.change(*id, |item| {
+                let (branch, commit) = (branch.clone(), commit.clone());
+                item.merge = Some(Merge { branch, commit, n_returns: 0 });
+            }),
+            Event::Returned { id } => self.change(*id, |item| {
+                item.status = Status::Remaining;
+                item.holder = None;
+                if let Some(merge) = &mut item.merge {
+                    merge.n_returns += 1;
+                }
             }),
         }
     }
@@ -629,6 +693,9 @@ impl Event {
         match self {
             Self::Added { .. }
             | Self::Linked { .. }
+            | Self::MergeAsked { .. }
+            // Each is counted.
+            | Self::Returned { .. }
             | Self::Updated { depends_on: Some(_), .. } => Fate::Kept,
             Self::Updated { id, status, priority, depends_on: None } => {
                 let status = status.map(|_| place(id, "status"));
@@ -650,6 +717,8 @@ impl Event {
             | Self::Claimed { id }
             | Self::Edited { id, .. }
             | Self::Linked { id, .. }
+            | Self::MergeAsked { id, .. }
+            | Self::Returned { id }
             | Self::Released { id } => *id,
         }
     }
@@ -669,6 +738,8 @@ impl Event {
             | Self::Updated { .. }
             | Self::Edited { .. }
             | Self::Linked { .. }
+            | Self::MergeAsked { .. }
+            | Self::Returned { .. }
             | Self::Released { .. } => None,
         }
     }
@@ -677,9 +748,11 @@ impl Event {
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Added { content, .. } | Self::Edited { content, .. } => content.len(),
+            Self::MergeAsked { branch, commit, .. } => branch.len() + commit.len(),
             Self::Updated { .. }
             | Self::Claimed { .. }
             | Self::Linked { .. }
+            | Self::Returned { .. }
             | Self::Released { .. } => 0,
         }
     }
@@ -715,6 +788,12 @@ impl Event {
             Self::Linked { id, yak } => Summary::new("yak", format!("{id} is about the yak {yak}")),
             Self::Edited { id, content } => {
                 Summary::new("edit", format!("{id} says now: {}", shortened(content)))
+            }
+            Self::MergeAsked { id, branch, .. } => {
+                Summary::new("edit", format!("{id} is done when {branch} is merged"))
+            }
+            Self::Returned { id } => {
+                Summary::new("free", format!("{id} is remaining again: its branch is not merged"))
             }
             Self::Released { id } => {
                 Summary::new("free", format!("{id} released: its holder's token ended"))

@@ -168,6 +168,13 @@ impl Runs {
         if is_edit && cx.caller.kind == Kind::Agent {
             return Err(drive::Refusal::OperatorsOnly.into());
         }
+        let is_merge = matches!(
+            command,
+            Command::Item(item::Command::AddMerge { .. } | item::Command::Return { .. })
+        );
+        if is_merge && cx.caller.kind != Kind::Hub {
+            return Err(drive::Refusal::HubOnly.into());
+        }
         let run = self.get(name);
         let mut events: Vec<Event> = match command {
             Command::Item(command) => {
@@ -327,8 +334,16 @@ fn leaves_something_unfinished(event: &Event) -> bool {
         Event::Item(item::Event::Updated { status, .. }) => {
             status.is_some_and(|status| !status.is_finished())
         }
-        Event::Item(item::Event::Claimed { .. } | item::Event::Released { .. }) => true,
-        Event::Item(item::Event::Edited { .. } | item::Event::Linked { .. }) => false,
+        Event::Item(
+            item::Event::Claimed { .. }
+            | item::Event::Released { .. }
+            | item::Event::Returned { .. },
+        ) => true,
+        Event::Item(
+            item::Event::Edited { .. }
+            | item::Event::Linked { .. }
+            | item::Event::MergeAsked { .. },
+        ) => false,
         Event::Note(_)
         | Event::Iteration(_)
         | Event::Drive(_)

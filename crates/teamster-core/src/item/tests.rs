@@ -213,3 +213,60 @@ fn an_update_needs_an_item_and_something_to_change() {
         expect!["refused: task not found: T; task-list shows the ids"],
     );
 }
+
+/// Given an item for a branch that an agent says to have merged so often.
+fn merge_item(n_returns: u32) -> Vec<(&'static str, crate::Command)> {
+    let new = NewItem { content: "bring it in".into(), status: None, priority: None };
+    let add = Command::AddMerge { new, branch: "b".into(), commit: "c".into() };
+    let mut history = vec![("hub", item(add))];
+    for _ in 0..n_returns {
+        history.push(("ann", set("TAS-1", Status::Completed)));
+        history.push(("hub", item(Command::Return { item: ItemId(1) })));
+    }
+    history
+}
+
+#[test]
+fn an_item_comes_back_until_its_branch_is_merged_and_then_waits_for_a_person() {
+    let back = || item(Command::Return { item: ItemId(1) });
+    let mut history = merge_item(0);
+    check(history.clone(), "hub", back(), expect!["nothing"]);
+    history.push(("ann", set("TAS-1", Status::Completed)));
+    check(
+        history.clone(),
+        "ann",
+        back(),
+        expect!["refused: only the hub itself says how its runs are"],
+    );
+    check(
+        history.clone(),
+        "hub",
+        back(),
+        expect![[r#"{"run":{"run":"default","what":{"item":{"returned":{"id":1}}}}}"#]],
+    );
+    history.push(("ann", in_run(run::Command::Complete)));
+    check(
+        history,
+        "hub",
+        back(),
+        expect![[r#"
+            {"run":{"run":"default","what":"reopened"}}
+            {"run":{"run":"default","what":{"item":{"returned":{"id":1}}}}}"#]],
+    );
+    let mut history = merge_item(RETURNS_MAX);
+    history.push(("ann", set("TAS-1", Status::Completed)));
+    check(
+        history,
+        "hub",
+        back(),
+        expect![[
+            r#"{"run":{"run":"default","what":{"item":{"updated":{"id":1,"status":"blocked"}}}}}"#
+        ]],
+    );
+}
+
+#[test]
+fn what_no_branch_belongs_to_does_not_come_back() {
+    let history = vec![("ann", add(&["a"])), ("ann", set("TAS-1", Status::Completed))];
+    check(history, "hub", item(Command::Return { item: ItemId(1) }), expect!["nothing"]);
+}

@@ -129,6 +129,7 @@ fn shown(api: &Api, state: &teamster_core::State, name: &RunName) -> Value {
             "priority": item.priority.number(), "iteration": item.iteration,
             "depends_on": item.depends_on.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "holder": item.holder.as_ref().map(|holder| &holder.principal),
+            "branch": item.merge.as_ref().map(|merge| &merge.branch),
         })
     });
     view["item_list"] = items.collect();

@@ -76,7 +76,7 @@ impl Course<'_> {
             "Look for the work of iteration {}{about}: its worktree {what}. If the work is not in the project, do it again.",
             open.number
         );
-        self.add(open, content, None).await;
+        self.add(open, content, None, None).await;
         Ok(Err(Came::LeftOver(format!("its worktree {what}"))))
     }
 
@@ -280,7 +280,7 @@ impl Course<'_> {
              (`git merge {branch}`), put right what is in the way, check it, and leave the result in the files.",
             open.number
         );
-        self.add(open, content, None).await;
+        self.add(open, content, None, Some((&branch, commit))).await;
         self.reset(main, tree).await?;
         // What a check said is in the item.
         let brief =
@@ -304,7 +304,7 @@ impl Course<'_> {
             open.number,
             main.root().display()
         );
-        self.add(open, content, Some(Status::Blocked)).await;
+        self.add(open, content, Some(Status::Blocked), Some((&branch, commit))).await;
         self.reset(main, tree).await?;
         Ok(Came::LeftOver(format!("its work waits for you on the branch {branch}: {why}")))
     }
@@ -322,11 +322,25 @@ impl Course<'_> {
         Ok((branch, open.item.map(|item| format!(" ({item})")).unwrap_or_default()))
     }
 
-    /// Adds an item about work that is not taken over. What waits for the item of that work waits for this one, too.
-    async fn add(&self, open: &Open, content: String, status: Option<Status>) {
+    /// Adds an item about work that is not taken over, and that is kept on `branch`. What waits for the item of that work
+    /// waits for this one, too.
+    async fn add(
+        &self,
+        open: &Open,
+        content: String,
+        status: Option<Status>,
+        branch: Option<(&str, &str)>,
+    ) {
         let priority = Priority::new(1).ok();
         let new = NewItem { content: content.clone(), status, priority };
-        self.submit(run::Command::Item(item::Command::Add(vec![new]))).await;
+        self.submit(run::Command::Item(match branch {
+            Some((branch, commit)) => {
+                let (branch, commit) = (branch.into(), commit.into());
+                item::Command::AddMerge { new, branch, commit }
+            }
+            None => item::Command::Add(vec![new]),
+        }))
+        .await;
         let state = self.shared.hub.state();
         let items = &state.runs.get(self.name).items;
         let (Some(done), Some(added)) = (open.item, items.with_content(&content)) else { return };
@@ -334,6 +348,51 @@ impl Course<'_> {
             let (item, depends_on) = (waits.id.to_string(), Some(added.id.to_string()));
             let update = item::Command::Update { item, status: None, priority: None, depends_on };
             self.submit(run::Command::Item(update)).await;
+        }
+    }
+
+    /// Takes back that items are completed whose branches this iteration did not bring into the project.
+    pub(super) async fn return_unmerged(&self, drive: &Drive, open: &Open) {
+        let state = self.shared.hub.state();
+        let items = &state.runs.get(self.name).items;
+        let said = super::finished(state.runs.get(self.name), open);
+        let said: Vec<_> = said.filter_map(|item| Some((item.id, item.merge.as_ref()?))).collect();
+        if said.is_empty() {
+            return;
+        }
+        // Without a repository nobody can merge anything; the run ends because of that.
+        let Ok(main) = self.main_tree(drive).await else { return };
+        for (item, merge) in said {
+            // What it merged may itself wait to be merged.
+            let unfinished = items.ranked_after(None).filter(|item| !item.status.is_finished());
+            let waiting: Vec<_> = unfinished.filter_map(|item| item.merge.as_ref()).collect();
+            let mut is_merged = main.has_work_of(&merge.commit).await;
+            for other in waiting {
+                is_merged = is_merged || main.is_ancestor(&merge.commit, &other.commit).await;
+            }
+            if is_merged {
+                continue;
+            }
+            // Its agent may have removed the branch.
+            let branch = match main.keep(&merge.branch, &merge.commit).await {
+                Ok(branch) => branch,
+                Err(error) => {
+                    tracing::warn!(run = self.name.as_str(), %error, "a branch is gone");
+                    continue;
+                }
+            };
+            self.note(format!(
+                "{item} came back {} after iteration {}: the branch {branch} is not merged. Run `git merge {branch}`, settle the \
+                 conflicts, and leave the merge in your files. If its changes are in the project in another form, record that \
+                 with `git merge -s ours {branch}`.",
+                match merge.n_returns {
+                    0 => "once".to_owned(),
+                    n => format!("{} times", n + 1),
+                },
+                open.number
+            ))
+            .await;
+            self.submit(run::Command::Item(item::Command::Return { item })).await;
         }
     }
 

@@ -604,6 +604,8 @@ impl<'a> Course<'a> {
             // It may have been cut short, and is done again when the hub starts again.
             return;
         }
+        self.return_unmerged(&drive, open).await;
+        let state = self.shared.hub.state();
         let (commit, problem) = match came {
             Ok(Came::Nothing) => (None, None),
             Ok(Came::Commit(commit)) => (Some(commit), None),

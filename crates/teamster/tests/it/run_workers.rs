@@ -33,6 +33,8 @@ case "$item" in
   readme) echo "changed by an agent" > README; echo x > beside-the-readme.txt ;;
   "file four") echo "$item" > "$item.txt"; git add -A; git -c user.name=a -c user.email=a@b commit -q -m "by itself" ;;
   "Bring in"*)
+    # It only says that it has.
+    if test -e "$0.pretend"; then rm "$0.pretend"; exit; fi
     branch=$(echo "$item" | grep -o 'teamster/run-[^ ]*' | head -n 1)
     git -c user.name=a -c user.email=a@b merge -q "$branch"
     grep -q '<<<' shared.txt && echo "both lines" > shared.txt
@@ -194,6 +196,24 @@ fn an_item_begins_with_the_work_it_waited_for() {
 }
 
 /// A hub that ends in an orderly way while it checks has not found anything wrong.
+#[test]
+fn work_is_brought_in_only_when_it_is_merged() {
+    let project = project(&["line A", "line B"]);
+    project.write_aside("work.sh.pretend", "");
+    let output = project.run(&["--workers", "2", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let view = last_view(&output);
+    let brought = items(&view, "Bring in");
+    assert_eq!(brought.len(), 1, "{view:#}");
+    assert_eq!(brought[0]["status"], "completed");
+    let log = project.world.hub.ok(&["log"]);
+    assert_eq!(log.matches("TAS-3 is remaining again").count(), 1, "{log}");
+    let notes = view["notes"].to_string();
+    assert!(notes.contains("TAS-3 came back once") && notes.contains("git merge"), "{notes}");
+    assert_eq!(project.git(&["show", "HEAD:shared.txt"]), "both lines");
+    assert_eq!(project.git(&["for-each-ref", "refs/heads/teamster", "refs/teamster"]), "");
+}
+
 #[test]
 fn a_check_that_is_cut_off_is_made_again() {
     let mut project = project(&["file one", "file two"]);

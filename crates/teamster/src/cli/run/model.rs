@@ -45,6 +45,8 @@ pub(super) struct Item {
     pub(super) status: String,
     pub(super) priority: u64,
     pub(super) depends_on: Vec<String>,
+    /// The branch that it merges.
+    pub(super) branch: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_LOOKS: u32 = 50;
 /// As much of git's words as is passed on.
-const SAYS_CHARS_MAX: usize = 1_000;
+const SAYS_CHARS_MAX: usize = 1_500;
 
 impl Tree {
     pub(super) async fn git<'a>(
@@ -102,8 +102,7 @@ impl Tree {
                 return Err(failed(format!("it said more than {STDOUT_BYTES_MAX} bytes")));
             }
         };
-        let says = String::from_utf8_lossy(&output.stderr);
-        let says = says.trim().chars().take(SAYS_CHARS_MAX).collect();
+        let says = in_a_line(&String::from_utf8_lossy(&output.stderr));
         Err(GitError { code, ..failed(says) })
     }
 }
@@ -111,5 +110,48 @@ impl Tree {
 impl GitError {
     fn is_locked(&self) -> bool {
         self.says.contains(".lock': File exists")
+    }
+}
+
+/// Returns what git says in one line, files and all: a list that shows only the first line of it would leave out which files
+/// are in the way.
+fn in_a_line(says: &str) -> String {
+    let mut text = String::new();
+    let mut was_file = false;
+    for line in says.lines().filter(|line| !line.trim().is_empty()) {
+        // Git sets files in by a tab.
+        let is_file = line.starts_with('\t');
+        text.push_str(match (text.chars().last(), was_file && is_file) {
+            (None, _) => "",
+            (Some(_), true) => ", ",
+            (Some('.' | ':' | ';' | ','), false) => " ",
+            (Some(_), false) => "; ",
+        });
+        text.push_str(line.trim());
+        was_file = is_file;
+    }
+    match text.char_indices().nth(SAYS_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_says_is_one_line_with_all_files() {
+        let says = "error: Your local changes to the following files would be overwritten by merge:\n\ta.txt\n\tb c.txt\n\
+                    Please commit your changes or stash them before you merge.\nAborting\n";
+        assert_eq!(
+            in_a_line(says),
+            "error: Your local changes to the following files would be overwritten by merge: a.txt, b c.txt; Please commit \
+             your changes or stash them before you merge. Aborting"
+        );
+        assert_eq!(in_a_line("fatal: no\n\nhint: do\n"), "fatal: no; hint: do");
+        let long = in_a_line(&"é".repeat(SAYS_CHARS_MAX + 1));
+        assert_eq!(long.chars().count(), SAYS_CHARS_MAX + 1);
+        assert!(long.ends_with('…'));
     }
 }

@@ -619,6 +619,41 @@ async fn what_is_kept_is_not_overwritten() {
     }
 }
 
+#[tokio::test]
+async fn work_is_there_if_it_was_merged_squashed_or_picked() {
+    let bring = |how: &'static [&'static [&'static str]]| async move {
+        let repository = Repository::new();
+        repository.git(&["checkout", "-q", "-b", "work"]);
+        for (file, text) in [("one.txt", "1\n"), ("two.txt", "2\n")] {
+            repository.write(file, text);
+            repository.git(&["add", "-A"]);
+            repository.git(&["commit", "-q", "-m", file]);
+        }
+        repository.git(&["checkout", "-q", "main"]);
+        repository.write("README", "read me, too\n");
+        repository.git(&["commit", "-q", "-am", "meanwhile"]);
+        for args in how {
+            repository.git(args);
+        }
+        let work = repository.git(&["rev-parse", "work"]);
+        repository.tree().await.has_work_of(&work).await
+    };
+    assert!(bring(&[&["merge", "-q", "--no-edit", "work"]]).await);
+    assert!(bring(&[&["merge", "-q", "-s", "ours", "--no-edit", "work"]]).await);
+    assert!(bring(&[&["merge", "-q", "--squash", "work"], &["commit", "-q", "-m", "both"]]).await);
+    assert!(bring(&[&["cherry-pick", "main..work"]]).await);
+    // Somebody has changed it since it was picked, so that a merge would conflict.
+    let changed: &[&[&str]] = &[
+        &["cherry-pick", "main..work"],
+        &["rm", "-q", "one.txt"],
+        &["commit", "-q", "-m", "not that"],
+    ];
+    assert!(bring(changed).await);
+    assert!(!bring(&[]).await);
+    assert!(!bring(&[&["cherry-pick", "work~1"]]).await);
+    assert!(!bring(&[&["merge", "-q", "--squash", "work"], &["reset", "-q", "--hard"]]).await);
+}
+
 /// A person may begin a merge while an agent is at work in the same files.
 #[tokio::test]
 async fn the_marks_of_a_merge_are_not_committed() {

@@ -117,6 +117,33 @@ impl Tree {
         self.git(["merge-base", "--is-ancestor", one, of]).await.is_ok()
     }
 
+    /// Says whether this tree's branch has the work of a commit: the commit is in its history, a merge of it would change
+    /// nothing (a squash), or each commit on the way to it was picked.
+    pub(in crate::work) async fn has_work_of(&self, commit: &str) -> bool {
+        if self.is_ancestor(commit, "HEAD").await {
+            return true;
+        }
+        // Conflicts are an exit code of their own; git before 2.38 cannot do it at all.
+        let merged =
+            self.git(["merge-tree", "--write-tree", "--no-messages", "HEAD", commit]).await;
+        let now = self.git(["rev-parse", "--verify", "--quiet", "HEAD^{tree}"]).await;
+        if matches!((merged, now), (Ok(merged), Ok(now)) if merged == now) {
+            return true;
+        }
+        // `git cherry` leaves out merges, which may bring in more than their parents.
+        let merges = format!("HEAD..{commit}");
+        let merges = self.git(["rev-list", "--merges", "--max-count=1", &merges]).await;
+        let picked = self.git(["cherry", "HEAD", commit]).await;
+        match (merges, picked) {
+            (Ok(merges), Ok(picked)) => {
+                merges.is_empty()
+                    && !picked.is_empty()
+                    && picked.lines().all(|line| line.starts_with('-'))
+            }
+            (Err(_), _) | (_, Err(_)) => false,
+        }
+    }
+
     /// Makes a worktree of this repository on no branch, or takes the one that is there. Nobody is at work in it. What is
     /// there and is none, or not one of this repository, is moved out of the way; where to is returned.
     pub(in crate::work) async fn worktree(
@@ -169,15 +196,17 @@ impl Tree {
         Ok(names.iter().map(short).collect())
     }
 
-    /// Removes the branches below `prefix` whose commits are in this tree's branch, and which no worktree is on.
+    /// Removes the branches below `prefix` whose work is in this tree's branch, and which no worktree is on.
     pub(in crate::work) async fn forget_merged(&self, prefix: &str) -> Result<(), GitError> {
         let below = format!("refs/heads/{prefix}/");
-        let format = "--format=%(refname:short) %(worktreepath)";
-        let args = ["for-each-ref", "--merged=HEAD", format, &below].map(OsStr::new);
-        let merged = self.git_raw(None, &args).await?;
-        for line in String::from_utf8_lossy(&merged).lines() {
-            if let Some((branch, "")) = line.split_once(' ') {
-                self.git(["branch", "-d", branch]).await?;
+        let format = "--format=%(objectname) %(refname) %(worktreepath)";
+        let listed = self.git_raw(None, &["for-each-ref", format, &below].map(OsStr::new)).await?;
+        for line in String::from_utf8_lossy(&listed).lines() {
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            if let [commit, name, ""] = words[..]
+                && self.has_work_of(commit).await
+            {
+                self.git(["update-ref", "-d", name, commit]).await?;
             }
         }
         Ok(())

@@ -11,8 +11,10 @@ use crate::cli::budget;
 use crate::cli::run::model::Run;
 use crate::cli::screen::{clean_line, cut};
 
-/// As much of an item, and of a sentence about what is left, as is shown.
+/// Maximum length of a blocked item; of one that is about a refused merge, which names every file that is in the way; and of
+/// a sentence about what is left.
 const ITEM_COLUMNS: usize = 100;
+const MERGE_COLUMNS: usize = 2_000;
 const LEFT_COLUMNS: usize = 400;
 /// As many blocked items as are shown.
 const BLOCKED_MAX: usize = 20;
@@ -56,7 +58,7 @@ pub(super) fn of(run: &Run, view: &Value) -> String {
     row("items", &items);
     for item in blocked.iter().take(BLOCKED_MAX) {
         let line = format!("{} is blocked: {}", item.id, clean_line(&item.content));
-        row("", &cut(&line, ITEM_COLUMNS));
+        row("", &cut(&line, if item.branch.is_some() { MERGE_COLUMNS } else { ITEM_COLUMNS }));
     }
     if blocked.len() > BLOCKED_MAX {
         row("", &format!("and {} more", blocked.len() - BLOCKED_MAX));
@@ -103,6 +105,8 @@ mod tests {
                 {"id": "TAS-2", "content": "two", "status": "cancelled"},
                 {"id": "TAS-3", "content": format!("For the person:\n\u{1b}[31m{}", "x".repeat(200)), "status": "blocked"},
                 {"id": "TAS-4", "content": "four", "status": "remaining"},
+                {"id": "TAS-5", "content": format!("For the person: in the way: {}", "y ".repeat(60)), "status": "blocked",
+                 "branch": "teamster/run-SPEC/iteration-3"},
             ],
             "ended": [
                 {"number": 3, "ended_at": 3_700_000, "failed": "why not"},
@@ -117,8 +121,9 @@ mod tests {
             SPEC: it is complete
               iterations  3 of 10, 1 failed
               commits     2
-              items       1 done, 1 open, 1 blocked, 1 cancelled
+              items       1 done, 1 open, 2 blocked, 1 cancelled
                           TAS-3 is blocked: For the person: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+                          TAS-5 is blocked: For the person: in the way: y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y
               cost        $1.23 of $5.00
               time        61 min 39 s
               left        the branch teamster/run-SPEC/iteration-3 is not on main
@@ -126,7 +131,7 @@ mod tests {
         .assert_eq(&shown(&view));
         // A list that nobody works off has no end, and no way to go on with it.
         view["begun_at"] = Value::Null;
-        expect!["SPEC: 1 done, 1 open, 1 blocked, 1 cancelled; nobody works it off"]
+        expect!["SPEC: 1 done, 1 open, 2 blocked, 1 cancelled; nobody works it off"]
             .assert_eq(&shown(&view));
     }
 }

@@ -16,6 +16,8 @@ use crate::cli::screen::{clean_line, cut};
 /// As long as a line of an agent's is, and one of ours, which may say why something failed.
 const SAID_COLUMNS: usize = 110;
 const TOLD_COLUMNS: usize = 300;
+/// Maximum length of a line that says why something failed: git names every file that is in the way.
+const WHY_COLUMNS: usize = 2_200;
 /// As much of an item, a question or a call as is in a line about it.
 const ABOUT_COLUMNS: usize = 70;
 /// As many iterations as are remembered by their agents; each worker has one at a time.
@@ -166,7 +168,16 @@ impl Tells {
             None if is_ours => (None, line.summary.clone()),
             Some(_) | None => return None,
         };
-        Some(Told { at: line.at, worker, text: cut(&clean_line(&text), TOLD_COLUMNS) })
+        let says_why = matches!(
+            &event,
+            Some(Event::Run {
+                what: run::Event::Iteration(iteration::Event::Ended { .. })
+                    | run::Event::Drive(drive::Event::Over { .. } | drive::Event::Warned { .. }),
+                ..
+            })
+        );
+        let columns = if says_why { WHY_COLUMNS } else { TOLD_COLUMNS };
+        Some(Told { at: line.at, worker, text: cut(&clean_line(&text), columns) })
     }
 
     fn of_run(&mut self, line: &Line, event: &run::Event) -> Option<(Option<u32>, String)> {
