@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ pub struct Launch {
     /// Variables with their values; they go before those passed on.
     pub environment: Vec<(OsString, OsString)>,
     /// Directories that the program finds empty, where [`Isolation::masks`].
-    pub masked: Vec<PathBuf>,
+    pub masked: Vec<Mask>,
     /// Directories and files that the program cannot change, where [`Isolation::masks`].
     pub read_only: Vec<PathBuf>,
     pub private: Option<Private>,
@@ -64,6 +66,52 @@ impl Launch {
             joins_stderr: false,
             lingers: false,
         }
+    }
+}
+
+/// A directory that a program finds empty. The program cannot rename it, nor any directory above it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    /// Its path, without symbolic links.
+    pub(crate) directory: OsString,
+    /// The directory that must be there. If another one has its name, nothing is started: the mask would hide that one.
+    pub(crate) identity: Identity,
+    /// Directories inside it that the program still sees.
+    pub(crate) except: Vec<OsString>,
+}
+
+/// Tells a directory from every other one, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Mask {
+    /// Masks the directory that a path leads to now, also if it is renamed or replaced later.
+    pub fn of(directory: &Path) -> io::Result<Self> {
+        let directory = directory.canonicalize()?;
+        let about = directory.metadata()?;
+        if !about.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let identity = Identity { device: about.dev(), inode: about.ino() };
+        Ok(Self { directory: directory.into(), identity, except: Vec::new() })
+    }
+
+    /// Leaves a directory inside visible, if it is inside and exists when the program starts.
+    pub fn except(mut self, directory: &Path) -> Self {
+        if let Ok(inside) = directory.canonicalize()
+            && inside.starts_with(&self.directory)
+        {
+            self.except.push(inside.into());
+        }
+        self
+    }
+
+    /// Says whether a path leads into it.
+    pub fn covers(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|path| path.starts_with(&self.directory))
     }
 }
 

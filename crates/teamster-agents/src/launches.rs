@@ -60,9 +60,14 @@ impl Launches {
         &self.directory
     }
 
+    /// Makes the directory, if it is not there.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
+    }
+
     pub(crate) fn begin(&self, id: &str, note: &Note) -> io::Result<()> {
         let path = self.path(id)?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        self.make()?;
         // Not synced: if the machine goes down, so do the processes that it tells of.
         let note_bytes = serde_json::to_vec(note)?;
         let mut file =

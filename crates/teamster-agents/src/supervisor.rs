@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::isolation::{Failure, Isolation, Probe, Step};
-use crate::launch::{Exited, Grace, How, Launch, Measure, Terminate};
+use crate::launch::{Exited, Grace, How, Launch, Mask, Measure, Terminate};
 use crate::launcher;
 use crate::launches::{self, Launches, MARK, Note};
 use crate::lines::{Line, Lines};
@@ -126,8 +126,9 @@ impl Supervisor {
         let id = format!("{id}-{isolation}");
         let mut launch = Launch::new(id, &self.launcher, isolation);
         launch.args.push("--version".into());
-        // It is there, because the launch is noted in it, and the program is not in it.
-        launch.masked.push(self.launches.directory().to_owned());
+        // The program is not in it.
+        let masked = self.launches.make().and_then(|()| Mask::of(self.launches.directory()));
+        launch.masked.push(masked.map_err(Failure::at(Step::Masks))?);
         let started = self.launch(launch).await.map_err(|error| match error {
             Error::Failed(failure) => failure,
             error => Failure { step: Step::Init, why: with_sources(&error) },
@@ -320,7 +321,7 @@ impl Watched {
             args: launch.args,
             directory: launch.directory.into(),
             environment,
-            masked: launch.masked.into_iter().map(Into::into).collect(),
+            masked: launch.masked,
             read_only: launch.read_only.into_iter().map(Into::into).collect(),
             private: launch.private.map(|private| (private.directory.into(), private.files)),
             joins_stderr: launch.joins_stderr,

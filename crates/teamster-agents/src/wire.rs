@@ -17,7 +17,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Failure;
-use crate::launch::PrivateFile;
+use crate::launch::{Mask, PrivateFile};
 
 /// An order holds a program's arguments and environment, which the kernel limits to some megabytes together.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -29,7 +29,7 @@ pub(crate) struct Order {
     pub(crate) args: Vec<OsString>,
     pub(crate) directory: OsString,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    pub(crate) masked: Vec<OsString>,
+    pub(crate) masked: Vec<Mask>,
     pub(crate) read_only: Vec<OsString>,
     /// A directory of its own, and what is written there.
     pub(crate) private: Option<(OsString, Vec<PrivateFile>)>,

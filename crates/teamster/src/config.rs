@@ -60,7 +60,7 @@ impl Place {
                 self.workspace
             );
         }
-        Ok(state_home()?.join("teamster").join(&self.workspace))
+        Ok(state_root()?.join(&self.workspace))
     }
 }
 
@@ -70,6 +70,11 @@ fn state_home() -> anyhow::Result<PathBuf> {
         Some(state) => Ok(state),
         None => Ok(home()?.join(".local").join("state")),
     }
+}
+
+/// Returns where the data of all workspaces is, but for those that have a directory of their own.
+pub fn state_root() -> anyhow::Result<PathBuf> {
+    Ok(state_home()?.join("teamster"))
 }
 
 /// Returns the user's home directory.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use teamster_agents::deputy::{self, Command, Deputy, Output};
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launch::Launch;
+use teamster_agents::launch::{Launch, Mask};
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
@@ -21,20 +21,36 @@ const PATHS_MAX: usize = 64;
 /// What agents, and all that may run what they wrote, are kept from.
 #[derive(Debug, Clone)]
 pub struct Guarded {
-    /// They do not see it: the operator's token is in it, and the log.
-    data: PathBuf,
+    /// They do not see these: operators' tokens are in them, and logs.
+    masked: Vec<Mask>,
+    /// Agents work there, though it may be beside the data.
+    worktrees: PathBuf,
     /// They cannot change it: the hub reads it again at once, and it says what they may.
     configuration: Option<PathBuf>,
 }
 
 impl Guarded {
-    pub fn new(data: &Path, configuration: Option<&Path>) -> Self {
-        Self { data: data.to_owned(), configuration: configuration.map(Path::to_owned) }
+    /// Guards the data of a workspace, which must be there, the data of all other workspaces in `state`, and the user's
+    /// configuration.
+    pub fn new(
+        data: &DataFiles,
+        state: Option<&Path>,
+        configuration: Option<&Path>,
+    ) -> std::io::Result<Self> {
+        let state = state.and_then(|state| Mask::of(state).ok());
+        let is_inside = state.as_ref().is_some_and(|state| state.covers(data.directory()));
+        let own = if is_inside { None } else { Some(Mask::of(data.directory())?) };
+        Ok(Self {
+            masked: state.into_iter().chain(own).collect(),
+            worktrees: data.worktrees(""),
+            configuration: configuration.map(Path::to_owned),
+        })
     }
 
     /// Keeps a launch from it.
     pub fn keep(&self, launch: &mut Launch) {
-        launch.masked = vec![self.data.clone()];
+        let masked = self.masked.iter().cloned();
+        launch.masked = masked.map(|mask| mask.except(&self.worktrees)).collect();
         launch.read_only = self.configuration.as_deref().map(unchangeable).unwrap_or_default();
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::api::{self, Api};
 use crate::client::HubFile;
 use crate::clock::SystemClock;
-use crate::config::{DataFiles, write_private};
+use crate::config::{self, DataFiles, write_private};
 use crate::held::{Guarded, Held};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::listen::{self, Connections, Limits};
@@ -64,10 +64,12 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
-    let guarded = Guarded::new(data.directory(), configuration.sources.user.as_deref());
+    let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
+    let state = config::state_root().ok();
+    let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())
+        .context("the data directory cannot be hidden from agents")?;
     let held = Held::by(&data, guarded.clone())?;
     let project = project.held_by(held.clone());
-    let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let listener = bind(&data, listen).await?;
     let address = listener.local_addr()?;
 

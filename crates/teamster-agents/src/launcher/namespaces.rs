@@ -1,17 +1,18 @@
 //! Pid and mount namespaces: the launcher outside, and what the first process inside prepares before the program starts.
 
-use std::ffi::{CStr, OsStr, OsString};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{StatVfsMountFlags, statvfs};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstat, openat2, statvfs};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
@@ -27,6 +28,7 @@ use rustix::thread::{
 
 use super::{INIT, NotHeld, VERB};
 use crate::isolation::{Failure, Step};
+use crate::launch::{Identity, Mask};
 use crate::launches::MARK;
 use crate::process;
 use crate::wire::{self, Handed, Report};
@@ -146,7 +148,7 @@ fn read<'a>(mut socket: &UnixStream, buffer: &'a mut [u8]) -> &'a [u8] {
 
 /// Prepares the inside of the namespaces for the program.
 pub(super) fn furnish(
-    masked: &[OsString],
+    masked: &[Mask],
     read_only: &[OsString],
     private: Option<&OsStr>,
 ) -> Result<(), Failure> {
@@ -156,38 +158,65 @@ pub(super) fn furnish(
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Failure::at(Step::Init))?;
     let ours_alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", ours_alone).map_err(Failure::at(Step::Proc))?;
-    let harmless = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", harmless, None).map_err(Failure::at(Step::Proc))?;
-    let hide = |directory: &OsStr, flags: MountFlags, mode: &CStr| {
-        mount("tmpfs", directory, "tmpfs", harmless | flags, Some(mode)).map_err(|error| {
-            let directory = Path::new(directory).display();
-            Failure { step: Step::Masks, why: format!("{directory}: {error}") }
-        })
-    };
-    for path in read_only {
-        protect(Path::new(path)).map_err(|error| {
-            let path = Path::new(path).display();
-            Failure { step: Step::Masks, why: format!("{path}: {error}") }
-        })?;
+    mount("proc", "/proc", "proc", HARMLESS, None).map_err(Failure::at(Step::Proc))?;
+    if geteuid().is_root() {
+        guard_kernel().map_err(Failure::at(Step::Proc))?;
     }
-    for directory in masked {
-        hide(directory, MountFlags::RDONLY, c"mode=0555")?;
+    let read_only: Vec<&Path> = read_only.iter().map(Path::new).collect();
+    let places = masked.iter().map(|mask| Path::new(&mask.directory));
+    pin(places.chain(read_only.iter().copied()))?;
+    for path in read_only {
+        protect(path).map_err(at(path))?;
+    }
+    for mask in masked {
+        cover(mask).map_err(at(Path::new(&mask.directory)))?;
     }
     // What is written there only this program sees, though others are the same user.
     if let Some(directory) = private {
-        hide(directory, MountFlags::empty(), c"mode=0700")?;
+        mount("tmpfs", directory, "tmpfs", HARMLESS, c"mode=0700")
+            .map_err(at(Path::new(directory)))?;
     }
     give_up_privileges().map_err(Failure::at(Step::Privileges))
 }
 
-/// Makes what is at a path unchangeable from here.
-fn protect(path: &Path) -> io::Result<()> {
-    // What is mounted somewhere cannot be moved away. What it is in could be, and with it our mount.
-    if let Some(parent) = path.parent() {
-        mount_bind_recursive(parent, parent)?;
+/// For what holds no programs and no devices.
+const HARMLESS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
+/// Parts of /proc that change the machine. The kernel asks only whether the writer is root outside, not for a capability, so
+/// a root agent could name a program there that the kernel starts outside of every namespace.
+const KERNEL: [&str; 5] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+
+fn guard_kernel() -> io::Result<()> {
+    let mut there = KERNEL.map(Path::new).into_iter().filter(|path| path.exists());
+    there.try_for_each(protect)
+}
+
+/// Names the path at which something failed.
+fn at<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> Failure {
+    let path = path.display().to_string();
+    move |error| Failure { step: Step::Masks, why: format!("{path}: {error}") }
+}
+
+/// Keeps the directories above some paths where they are: what is mounted somewhere cannot be renamed from here. Otherwise
+/// an agent could move one away with what is below it, and find it there unmasked when it is started again.
+fn pin<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
+    // In this order a directory comes before those inside it.
+    let above: BTreeSet<&Path> = paths.flat_map(|path| path.ancestors().skip(1)).collect();
+    for directory in above.into_iter().filter(|directory| directory.parent().is_some()) {
+        mount_bind_recursive(directory, directory).map_err(at(directory))?;
     }
+    Ok(())
+}
+
+/// Makes a path unchangeable from here.
+fn protect(path: &Path) -> io::Result<()> {
     mount_bind_recursive(path, path)?;
-    // Who is not root may not take off what restricts a mount already.
+    Ok(mount_remount(path, locked_flags(path)? | MountFlags::BIND | MountFlags::RDONLY, c"")?)
+}
+
+/// Returns what restricts a mount already, which an ordinary user may not take off.
+fn locked_flags(path: &Path) -> io::Result<MountFlags> {
     let now = statvfs(path)?.f_flag;
     let kept = [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
@@ -198,11 +227,41 @@ fn protect(path: &Path) -> io::Result<()> {
         (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
     ];
     let kept = kept.into_iter().filter(|(is_set, _)| now.contains(*is_set));
-    let mut flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, (_, flag)| all | flag);
-    if !now.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME) {
-        flags |= MountFlags::STRICTATIME;
+    let flags = kept.fold(MountFlags::empty(), |all, (_, flag)| all | flag);
+    let has_times = now.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME);
+    Ok(if has_times { flags } else { flags | MountFlags::STRICTATIME })
+}
+
+/// Hides a directory behind an empty one, but for what stays visible in it.
+fn cover(mask: &Mask) -> io::Result<()> {
+    let directory = open(Path::new(&mask.directory))?;
+    let about = fstat(&directory)?;
+    if (Identity { device: about.st_dev, inode: about.st_ino }) != mask.identity {
+        let why = "another directory has taken the place of the hub's; stop the hub and look who moved it";
+        return Err(io::Error::other(why));
     }
-    Ok(mount_remount(path, flags, c"")?)
+    let seen = mask.except.iter().map(Path::new);
+    let seen: Vec<(&Path, OwnedFd)> =
+        seen.map(|path| Ok((path, open(path)?))).collect::<io::Result<_>>()?;
+    // On the directory that was looked at, whatever its name leads to by now.
+    mount("tmpfs", by_descriptor(&directory), "tmpfs", HARMLESS, c"mode=0755")?;
+    for (path, opened) in seen {
+        std::fs::create_dir_all(path)?;
+        mount_bind_recursive(by_descriptor(&opened), path)?;
+    }
+    let flags = MountFlags::BIND | MountFlags::RDONLY | HARMLESS;
+    Ok(mount_remount(&mask.directory, flags, c"")?)
+}
+
+/// Opens a directory by a path without symbolic links.
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
+/// Returns a name for what a descriptor stands for.
+fn by_descriptor(descriptor: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd()).into()
 }
 
 /// Sees to it that what we start cannot undo what we did.

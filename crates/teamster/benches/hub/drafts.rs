@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launch::{Grace, LINE_BYTES_MAX, Launch, Terminate};
+use teamster_agents::launch::{Grace, LINE_BYTES_MAX, Launch, Mask, Terminate};
 use teamster_agents::launches::Launches;
 use teamster_agents::lines::{Line, Lines};
 use teamster_agents::supervisor::{Spawn, Started, Supervisor};
@@ -217,7 +217,7 @@ async fn launched(
     launch.args.push("scripted-agent".into());
     launch.directory = place.path().to_owned();
     launch.environment = vec![("TEAMSTER_SCRIPTED_STATE".into(), place.state().into())];
-    launch.masked = vec![hub.data().to_owned()];
+    launch.masked = vec![Mask::of(hub.data()).expect("the hub made it")];
     let started = supervisor.launch(launch).await.expect("the agent starts");
     let Started { process, stdin, stdout } = started;
     let mut talk = Talk { stdin, stdout };

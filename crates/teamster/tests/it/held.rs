@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::expect;
+use teamster::config::DataFiles;
 use teamster::held::{Guarded, Held};
 use teamster_agents::deputy::{Command, Error, How, Output, STDOUT_BYTES_MAX};
 use teamster_agents::isolation::Isolation;
@@ -26,11 +27,9 @@ impl World {
         let place = tempfile::tempdir().expect("a directory");
         let data = place.path().join("data");
         std::fs::create_dir(&data).expect("it can be made");
-        let held = Held::by_program(
-            program(),
-            &data,
-            Guarded::new(&data, Some(&place.path().join("config/teamster"))),
-        );
+        let config = place.path().join("config/teamster");
+        let guarded = Guarded::new(&DataFiles::of(&data), None, Some(&config));
+        let held = Held::by_program(program(), &data, guarded.expect("the data is there"));
         Self { place, held }
     }
 

@@ -36,7 +36,8 @@ impl World {
             std::fs::create_dir(place.path().join(name)).expect("a directory can be made");
         }
         let data = place.path().join("data");
-        let starter = Starter::by(program(), &data, Guarded::new(&data, None));
+        let guarded = Guarded::new(&DataFiles::of(&data), None, None);
+        let starter = Starter::by(program(), &data, guarded.expect("the data is there"));
         Self { place, starter, stop: CancellationToken::new() }
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamster_agents::isolation::{Failure, Isolation, Probe, Step};
-use teamster_agents::launch::{Exited, Grace, How, Launch, Measure, Terminate};
+use teamster_agents::launch::{Exited, Grace, How, Launch, Mask, Measure, Terminate};
 use teamster_agents::launches::Launches;
 use teamster_agents::lines::Line;
 use teamster_agents::supervisor::{Error, Started, Supervisor};
@@ -236,11 +236,16 @@ async fn what_cannot_be_started_leaves_nothing() {
         let launch = shell("", isolation);
         let no_program = Launch { program: "/no/such/program".into(), ..launch.clone() };
         let no_directory = Launch { directory: "/no/such/directory".into(), ..launch.clone() };
-        let no_mask = Launch { masked: vec!["/no/such/mask".into()], ..launch };
+        let hidden = world.directory.path().join("hidden");
+        std::fs::create_dir(&hidden).expect("it can be made");
+        let mask = Mask::of(&hidden).expect("it is there");
+        std::fs::remove_dir(&hidden).expect("it is ours");
+        let no_mask = Launch { masked: vec![mask], ..launch };
+        let gone = format!("{}: No such file or directory (os error 2)", hidden.display());
         for (launch, step, why) in [
             (no_program, Step::Program, "/no/such/program: No such file or directory (os error 2)"),
             (no_directory, Step::Directory, "there is no directory /no/such/directory"),
-            (no_mask, Step::Masks, "/no/such/mask: No such file or directory (os error 2)"),
+            (no_mask, Step::Masks, &*gone),
         ] {
             if step == Step::Masks && !isolation.masks() {
                 continue;

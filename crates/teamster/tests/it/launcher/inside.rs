@@ -8,16 +8,16 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use expect_test::expect;
 use rustix::io::{FdFlags, fcntl_setfd};
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launch::{How, Launch, Private, PrivateFile};
+use teamster_agents::launch::{How, Launch, Mask, Private, PrivateFile};
 use teamster_agents::supervisor::Error;
 
-use super::{ALL, World, by_itself, exited, line, offered, rest, shell, supervisor};
+use super::{ALL, STRONG, World, by_itself, exited, line, offered, rest, shell, supervisor};
 use crate::hub::program;
 
 /// Looks at the hub and its data in `$DATA`.
@@ -65,7 +65,7 @@ async fn look_around(directory: &Path, script: &str, isolation: Isolation) -> St
     std::fs::create_dir_all(&out).expect("a directory");
     std::fs::write(data.join("token"), "the operator's token\n").expect("a token");
     let mut launch = shell(script, isolation);
-    launch.masked.push(data.clone());
+    launch.masked.push(Mask::of(&data).expect("it is there"));
     let config = directory.join("home/config");
     std::fs::create_dir_all(&config).expect("a directory");
     std::fs::write(config.join("file"), "the person's\n").expect("a file");
@@ -167,6 +167,128 @@ async fn the_control_without_namespaces_sees_the_token() {
     assert!(said.contains("\ncan: kill -0 <hub>\n"), "{said}");
 }
 
+/// Tries to move the data of the hub out from under its mask, so that the next start of the agent masks a decoy.
+const MOVING: &str = r#"
+try() { if "$@" >/dev/null 2>&1; then echo "can: $*"; else echo "cannot: $*"; fi; }
+cd "$HOME"
+try mkdir -p .local/state/teamster/default/decoy
+try rmdir .local/state/teamster/default
+try ls .local/state/teamster/other
+try cat .local/state/teamster/other/token
+try touch .local/state/teamster/default-worktrees/run/work
+echo "in the state directory: $(ls -A .local/state/teamster)"
+try mv .local/state/teamster .t2
+try mv .local/state .t2
+try mv .local .t2
+try mv ../home ../t2
+"#;
+
+/// Launches a shell that is kept from all of the user's workspaces, as the hub's agents are.
+async fn move_around(home: &Path, isolation: Isolation) -> Result<String, Error> {
+    let state = home.join(".local/state/teamster");
+    let mut launch = shell(MOVING, isolation);
+    let mask = Mask::of(&state).expect("it is there");
+    launch.masked.push(mask.except(&state.join("default-worktrees")));
+    launch.environment = vec![("HOME".into(), home.into())];
+    let mut agent = supervisor(home.parent().expect("it has one")).launch(launch).await?;
+    Ok(rest(&mut agent).await)
+}
+
+fn make_home(directory: &Path) -> PathBuf {
+    let home = directory.join("home");
+    let state = home.join(".local/state/teamster");
+    for name in ["default", "other", "default-worktrees/run"] {
+        std::fs::create_dir_all(state.join(name)).expect("it can be made");
+    }
+    for name in ["default", "other"] {
+        std::fs::write(state.join(name).join("token"), "an operator's token\n").expect("room");
+    }
+    home
+}
+
+async fn assert_moves_nothing(directory: &Path) {
+    let home = make_home(directory);
+    let said = move_around(&home, Isolation::Namespaces).await.expect("it starts");
+    expect![[r#"
+        cannot: mkdir -p .local/state/teamster/default/decoy
+        cannot: rmdir .local/state/teamster/default
+        cannot: ls .local/state/teamster/other
+        cannot: cat .local/state/teamster/other/token
+        can: touch .local/state/teamster/default-worktrees/run/work
+        in the state directory: default-worktrees
+        cannot: mv .local/state/teamster .t2
+        cannot: mv .local/state .t2
+        cannot: mv .local .t2
+        cannot: mv ../home ../t2
+    "#]]
+    .assert_eq(&said);
+    for name in ["default", "other"] {
+        assert!(home.join(".local/state/teamster").join(name).join("token").exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_move_the_hubs_data_away() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    assert_moves_nothing(directory.path()).await;
+}
+
+/// Where nothing is mounted, the same agent moves it away and leaves a decoy.
+#[tokio::test]
+async fn the_control_without_namespaces_moves_the_data_away() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = make_home(directory.path());
+    let said = move_around(&home, Isolation::Subreaper).await.expect("it starts");
+    assert!(said.contains("\ncan: mv .local/state/teamster .t2\n"), "{said}");
+    let moved = directory.path().join("t2/.t2/default/token");
+    assert!(moved.exists(), "{said}");
+}
+
+/// Whoever moved it: behind the mask must be what the hub opened, or the agent would find it elsewhere.
+#[tokio::test]
+async fn nothing_is_started_where_another_directory_has_the_place_of_the_hubs() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let world = World::new();
+    let path = |name: &str| world.directory.path().join(name);
+    std::fs::create_dir(path("data")).expect("it can be made");
+    let mask = Mask::of(&path("data")).expect("it is there");
+    let launch = || Launch { masked: vec![mask.clone()], ..shell("true", Isolation::Namespaces) };
+    assert_eq!(exited(&world.launch(launch()).await).await, by_itself(How::Code(0)));
+    std::fs::rename(path("data"), path("moved")).expect("it is ours");
+    std::fs::create_dir(path("data")).expect("it can be made");
+    let decoy = world.supervisor.launch(launch()).await.expect_err("it is another").to_string();
+    assert!(decoy.contains("another directory has taken the place of the hub's"), "{decoy}");
+    std::fs::remove_dir(path("data")).expect("it is ours");
+    std::os::unix::fs::symlink(path("moved"), path("data")).expect("it can be made");
+    let link = world.supervisor.launch(launch()).await.expect_err("it is a link").to_string();
+    assert!(link.contains("symbolic links"), "{link}");
+}
+
+/// Root could have the kernel start a program outside of all namespaces: the pattern for core dumps may name one. It is
+/// written back as it is.
+#[tokio::test]
+async fn an_agent_of_root_cannot_change_the_kernels_settings() {
+    const PATTERN: &str = "/proc/sys/kernel/core_pattern";
+    let script =
+        format!("p=$(cat {PATTERN}) && echo read && echo \"$p\" >{PATTERN} && echo written");
+    let is_writable = rustix::fs::access(PATTERN, rustix::fs::Access::WRITE_OK).is_ok();
+    for isolation in offered(STRONG).await {
+        let world = World::new();
+        let mut agent = world.launch(shell(&script, isolation)).await;
+        let said = rest(&mut agent).await;
+        let expected = match isolation.masks() || !is_writable {
+            true => "read\n",
+            false => "read\nwritten\n",
+        };
+        assert_eq!(said, expected, "{isolation}");
+    }
+}
+
 /// Most people are not root; then it takes a user namespace, in which they remain who they are.
 #[tokio::test]
 async fn an_agent_of_an_ordinary_user_sees_nothing_of_the_hub() {
@@ -205,6 +327,7 @@ async fn ordinary_user() {
         println!("inside: an ordinary user has no namespaces here");
     } else {
         assert_sees_nothing(Path::new(&directory)).await;
+        assert_moves_nothing(Path::new(&directory)).await;
         println!("inside: an ordinary user was tried");
     }
 }
