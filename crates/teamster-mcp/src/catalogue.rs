@@ -75,7 +75,10 @@ impl fmt::Display for Set {
 pub trait Tool {
     const SET: Set;
     const NAME: &'static str;
+    /// The most that a call needs.
     const NEEDS: Needs;
+    /// The least that a call needs. Callers who have this much are shown the tool.
+    const NEEDS_AT_LEAST: Needs = Self::NEEDS;
     /// What callers are told who do not have the tool, where the set has its own words for that.
     const NOT_GRANTED: Option<&'static str> = None;
     /// Whether a call may take longer than its client's patience. What such a tool does, it does with one command: when
@@ -83,6 +86,11 @@ pub trait Tool {
     const WAITS: bool = false;
     /// The arguments; their documentation is what the model reads.
     type Args: DeserializeOwned + JsonSchema + Send;
+
+    /// Returns what a call with these arguments needs. They are not checked yet; in doubt it needs the most.
+    fn needs(_arguments: &Map<String, Value>) -> Needs {
+        Self::NEEDS
+    }
 
     fn call(
         cx: &Call<'_>,
@@ -100,7 +108,11 @@ pub struct Entry {
     pub number: usize,
     pub set: Set,
     pub name: &'static str,
+    /// The most that a call needs.
     pub needs: Needs,
+    /// The least that a call needs.
+    pub needs_at_least: Needs,
+    needs_with: fn(&Map<String, Value>) -> Needs,
     not_granted: Option<&'static str>,
     pub waits: bool,
     pub description: String,
@@ -126,6 +138,8 @@ impl Entry {
             set: T::SET,
             name: T::NAME,
             needs: T::NEEDS,
+            needs_at_least: T::NEEDS_AT_LEAST,
+            needs_with: T::needs,
             not_granted: T::NOT_GRANTED,
             waits: T::WAITS,
             description,
@@ -134,10 +148,20 @@ impl Entry {
         }
     }
 
-    /// Says that the caller does not have the tool.
-    pub(crate) fn refusal(&self) -> Answer {
+    /// Returns what a call with these arguments needs.
+    pub(crate) fn needs_with(&self, arguments: &Map<String, Value>) -> Needs {
+        (self.needs_with)(arguments)
+    }
+
+    /// Says that the caller does not have the tool, or not with these arguments though it is shown to it.
+    pub(crate) fn refusal(&self, is_shown: bool) -> Answer {
         let usual = || {
             let name = self.name;
+            if is_shown {
+                return format!(
+                    "{name} with these arguments is not granted to this token here; an operator can grant more (`teamster token grant`)"
+                );
+            }
             format!(
                 "{name} is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)"
             )
@@ -146,7 +170,7 @@ impl Entry {
         failed(self, &ToolError::named("Forbidden", says))
     }
 
-    /// Says whether calling the tool changes nothing.
+    /// Says whether no call of the tool changes anything.
     pub fn reads_only(&self) -> bool {
         matches!(self.needs, Needs::Token | Needs::Read)
     }

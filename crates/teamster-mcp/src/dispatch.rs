@@ -16,7 +16,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Refusal, State, Timestamp, text};
 use tokio::sync::mpsc;
 
-use crate::access::{Scope, allowed};
+use crate::access::{Scope, allowed, shown};
 use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::{Catalogue, Entry};
 use crate::door::http::PATIENCE;
@@ -355,7 +355,7 @@ async fn run(
     scope: &Scope,
     request: &Request,
 ) -> Result<Outcome, Fault> {
-    if let Err(refused) = admit(hub, token, scope, entry) {
+    if let Err(refused) = admit(hub, token, scope, entry, &request.arguments) {
         return Ok(Outcome::Answer(refused));
     }
     let arguments = &request.arguments;
@@ -396,19 +396,20 @@ pub(crate) fn find<'a>(
         .ok_or_else(|| Fault::UnknownTool(name.chars().take(80).collect()))
 }
 
-/// Lets a caller in that has the tool, or says that it does not.
+/// Lets a caller in that may call the tool with these arguments, or says that it may not.
 pub(crate) fn admit(
     hub: &dyn Hub,
     token: &Token,
     scope: &Scope,
     entry: &Entry,
+    arguments: &Map<String, Value>,
 ) -> Result<(), Answer> {
-    if allowed(token, entry, scope) {
+    if allowed(token, entry, scope, arguments) {
         return Ok(());
     }
     Err(match hub.state().check_run(token, &scope.run) {
         Err(bound) if entry.set == crate::Set::Session => failed(entry, &ToolError::new(bound)),
-        Err(_) | Ok(()) => entry.refusal(),
+        Err(_) | Ok(()) => entry.refusal(shown(token, entry, scope)),
     })
 }
 

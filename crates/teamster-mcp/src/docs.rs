@@ -32,8 +32,26 @@ pub fn tools_markdown(catalogue: &Catalogue) -> String {
 }
 
 fn tool(text: &mut String, entry: &Entry) {
-    let Entry { set, name, description, .. } = entry;
-    let who = match entry.needs {
+    let Entry { name, description, .. } = entry;
+    let who = callers(entry, entry.needs_at_least);
+    let _ = write!(text, "\n### {name}\n\n{description}\n\nMay be called with {who}.\n");
+    if entry.needs != entry.needs_at_least {
+        let who = callers(entry, entry.needs);
+        let _ = writeln!(text, "\nA call that changes something needs {who}.");
+    }
+    let mut rows = Vec::new();
+    arguments(&mut rows, "", &Value::Object((*entry.schema).clone()));
+    if rows.is_empty() {
+        text.push_str("\nIt has no arguments.\n");
+    } else {
+        text.push_str("\n| argument | type | | meaning |\n|---|---|---|---|\n");
+        rows.iter().for_each(|row| text.push_str(row));
+    }
+}
+
+/// Describes the tokens that may make a call which needs this much.
+fn callers(Entry { set, name, .. }: &Entry, needs: Needs) -> String {
+    match needs {
         Needs::Token => "any token".into(),
         Needs::Read if *set == Set::Teams => format!(
             "a token with `{set}` or `{set}:{name}`, or with `full` or `read-only` if it is of a team"
@@ -46,15 +64,6 @@ fn tool(text: &mut String, entry: &Entry) {
         }
         Needs::Write => format!("a token with `full`, `{set}` or `{set}:{name}`"),
         Needs::Main => "a token with `main`".into(),
-    };
-    let _ = write!(text, "\n### {name}\n\n{description}\n\nMay be called with {who}.\n");
-    let mut rows = Vec::new();
-    arguments(&mut rows, "", &Value::Object((*entry.schema).clone()));
-    if rows.is_empty() {
-        text.push_str("\nIt has no arguments.\n");
-    } else {
-        text.push_str("\n| argument | type | | meaning |\n|---|---|---|---|\n");
-        rows.iter().for_each(|row| text.push_str(row));
     }
 }
 

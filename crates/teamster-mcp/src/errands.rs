@@ -111,7 +111,7 @@ async fn call_that_waits(
         over(served, Some(entry), token, &trace, How::Refused);
         Ok(Called::Answer(failed(entry, &error)))
     };
-    if let Err(answer) = admit(served.hub.as_ref(), token, scope, entry) {
+    if let Err(answer) = admit(served.hub.as_ref(), token, scope, entry, &request.arguments) {
         over(served, Some(entry), token, &trace, How::Refused);
         return Ok(Called::Answer(answer));
     }

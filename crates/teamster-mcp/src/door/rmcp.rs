@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::http::Served;
-use crate::access::{Scope, allowed};
+use crate::access::{Scope, shown};
 use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::Entry;
 use crate::dispatch::{Answer, Block, Fault, Progress, Request, Resource, Step};
@@ -114,7 +114,7 @@ fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
     let state = served.hub.state();
     let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
     let entries = served.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
-    entries.filter(|entry| allowed(token, entry, &asked.scope)).map(as_tool).collect()
+    entries.filter(|entry| shown(token, entry, &asked.scope)).map(as_tool).collect()
 }
 
 /// Waits until the caller's tools are others than `before`.

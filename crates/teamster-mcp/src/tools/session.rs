@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use teamster_core::ids::{ItemId, NoteId};
 use teamster_core::item::{self, Item, NewItem, Priority, Rank, Status};
 use teamster_core::note::{self, NewNote};
@@ -221,7 +221,15 @@ impl Tool for TaskNext {
     const SET: Set = Set::Session;
     const NAME: &'static str = "task-next";
     const NEEDS: Needs = Needs::Write;
+    const NEEDS_AT_LEAST: Needs = Needs::Read;
     type Args = TaskNextArgs;
+
+    fn needs(arguments: &Map<String, Value>) -> Needs {
+        match arguments.get("claim") {
+            None | Some(Value::Null | Value::Bool(false)) => Needs::Read,
+            Some(_) => Needs::Write,
+        }
+    }
 
     async fn call(cx: &Call<'_>, TaskNextArgs { claim }: TaskNextArgs) -> Result<Reply, ToolError> {
         let found = if claim.unwrap_or(false) {

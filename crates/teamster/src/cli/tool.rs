@@ -20,17 +20,34 @@ pub(super) struct ToolArgs {
     words: Vec<String>,
 }
 
+/// Another name of a tool on the command line.
+struct Alias {
+    name: &'static str,
+    tool: &'static str,
+    /// Flags that it needs though the tool does not.
+    requires: &'static [&'static str],
+}
+
+/// The names of iteratr's command line.
+const ALIASES: [Alias; 4] = [
+    Alias { name: "task-batch-add", tool: "task-add", requires: &["tasks"] },
+    Alias { name: "task-status", tool: "task-update", requires: &["status"] },
+    Alias { name: "task-priority", tool: "task-update", requires: &["priority"] },
+    Alias { name: "task-depends", tool: "task-update", requires: &["depends_on"] },
+];
+
 pub(super) async fn run(data: &DataFiles, ToolArgs { words }: ToolArgs) -> anyhow::Result<()> {
     let catalogue = Catalogue::new();
     let name = match words.first().map(String::as_str) {
         None | Some("--help" | "-h" | "help") => return print(&listed(&catalogue)),
         Some(name) => name,
     };
-    let Some(entry) = catalogue.find(None, name) else {
+    let alias = ALIASES.iter().find(|alias| alias.name == name);
+    let Some(entry) = catalogue.find(None, alias.map_or(name, |alias| alias.tool)) else {
         bail!("there is no tool {name:?}; `teamster tool` lists them");
     };
     // Wrong flags end the program here, with clap's own explanation.
-    let flags = command(entry).get_matches_from(&words);
+    let flags = command(entry, alias).get_matches_from(&words);
     let given = |name| flags.value_source(name) == Some(ValueSource::CommandLine);
     let place = Place::from_arg_matches(&flags)?;
     let elsewhere =
@@ -91,13 +108,19 @@ fn listed(catalogue: &Catalogue) -> String {
             lines.push(format!("  {:<18} {first}", entry.name));
         }
     }
+    let aliases = ALIASES.iter().map(|Alias { name, tool, .. }| format!("{name} ({tool})"));
+    lines.push(format!("other names: {}", aliases.collect::<Vec<_>>().join(", ")));
     lines.join("\n")
 }
 
-/// Makes a command of a tool.
-fn command(entry: &Entry) -> Command {
-    let mut command = Command::new(entry.name)
-        .bin_name(format!("teamster tool {}", entry.name))
+/// Makes a command of a tool, under its own name or another.
+fn command(entry: &Entry, alias: Option<&Alias>) -> Command {
+    let name = alias.map_or(entry.name, |alias| alias.name);
+    let is_required = |name: &str| {
+        is_required(entry, name) || alias.is_some_and(|alias| alias.requires.contains(&name))
+    };
+    let mut command = Command::new(name)
+        .bin_name(format!("teamster tool {name}"))
         .styles(Styles::styled())
         .arg(
             flag("json")
@@ -115,30 +138,60 @@ fn command(entry: &Entry) -> Command {
         command = command
             .arg(flag("run").value_name("RUN").help("The run it is about [default: default]"));
     }
+    let one = one_item(entry);
     for (name, schema) in properties(entry) {
-        let mut arg = flag(name).value_name(kind(schema).to_uppercase());
-        if name.contains('_') {
-            arg = arg.visible_alias(name.replace('_', "-"));
+        let mut arg = argument(name, schema);
+        if is_required(name) {
+            let fields = one.iter().filter(|item| item.array == name).flat_map(Item::fields);
+            let instead = fields.map(|(field, _)| field.clone()).chain(["json".to_owned()]);
+            arg = arg.required_unless_present_any(instead.collect::<Vec<_>>());
         }
-        let words = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let words = words.collect::<Vec<_>>().join(", ");
-        let description = schema["description"].as_str().unwrap_or_default();
-        let help = [description, &words].into_iter().filter(|part| !part.is_empty());
-        arg = arg.help(help.collect::<Vec<_>>().join(" One of: "));
-        if is_required(entry, name) {
-            arg = arg.required_unless_present("json");
-        }
-        arg = match kind(schema) {
-            "boolean" => {
-                arg.num_args(0..=1).default_missing_value("true").value_parser(["true", "false"])
-            }
-            "integer" => arg.allow_negative_numbers(true),
-            "array" => arg.action(ArgAction::Append).help(array_help(&schema["items"])),
-            _ => arg,
-        };
         command = command.arg(arg);
     }
-    command
+    let fields = one.iter().flat_map(Item::fields);
+    command.args(fields.map(|(name, schema)| argument(name, schema)))
+}
+
+/// Makes a flag of a property.
+fn argument(name: &str, schema: &Value) -> Arg {
+    let mut arg = flag(name).value_name(kind(schema).to_uppercase());
+    if name.contains('_') {
+        arg = arg.visible_alias(name.replace('_', "-"));
+    }
+    let words = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = words.collect::<Vec<_>>().join(", ");
+    let description = schema["description"].as_str().unwrap_or_default();
+    let help = [description, &words].into_iter().filter(|part| !part.is_empty());
+    arg = arg.help(help.collect::<Vec<_>>().join(" One of: "));
+    match kind(schema) {
+        "boolean" => {
+            arg.num_args(0..=1).default_missing_value("true").value_parser(["true", "false"])
+        }
+        "integer" => arg.allow_negative_numbers(true),
+        "array" => arg.action(ArgAction::Append).help(array_help(&schema["items"])),
+        _ => arg,
+    }
+}
+
+/// An object in the array that a tool takes, whose fields are flags too: `task-add --content sweep`.
+struct Item<'a> {
+    array: &'a str,
+    schema: &'a Value,
+}
+
+impl<'a> Item<'a> {
+    fn fields(&self) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+        self.schema["properties"].as_object().into_iter().flatten()
+    }
+}
+
+/// Returns the object whose fields are flags, if an array of objects is all that the tool takes.
+fn one_item(entry: &Entry) -> Option<Item<'_>> {
+    let mut properties = properties(entry);
+    let (array, schema) = properties.next()?;
+    let schema = &schema["items"];
+    let is_all = properties.next().is_none() && schema["type"] == "object";
+    is_all.then_some(Item { array, schema })
 }
 
 /// Says how the items of an array are written.
@@ -170,9 +223,19 @@ fn kind(schema: &Value) -> &str {
 /// Makes a tool's arguments of its flags.
 fn arguments(entry: &Entry, flags: &ArgMatches) -> anyhow::Result<Map<String, Value>> {
     let mut arguments = Map::new();
+    let text = |name: &str| flags.try_get_one::<String>(name).ok().flatten();
+    let item = one_item(entry).map(|item| {
+        let given = item.fields().filter_map(|(name, schema)| Some((name, schema, text(name)?)));
+        let fields = given.map(|(name, schema, text)| {
+            let value = value(text, schema).with_context(|| format!("--{name} is wrong"))?;
+            Ok((name.clone(), value))
+        });
+        fields.collect::<anyhow::Result<Map<String, Value>>>()
+    });
+    let mut item = item.transpose()?.filter(|item| !item.is_empty());
     for (name, schema) in properties(entry) {
         let mut given = flags.get_many::<String>(name).into_iter().flatten().peekable();
-        if given.peek().is_none() {
+        if given.peek().is_none() && item.is_none() {
             continue;
         }
         let values = given.map(|text| value(text, schema)).collect::<anyhow::Result<Vec<Value>>>();
@@ -184,6 +247,7 @@ fn arguments(entry: &Entry, flags: &ArgMatches) -> anyhow::Result<Map<String, Va
                     .flat_map(
                         |value| if let Value::Array(values) = value { values } else { vec![value] },
                     )
+                    .chain(item.take().map(Value::Object))
                     .collect(),
             ),
             (_, mut values) => values.next_back().unwrap_or(Value::Null),

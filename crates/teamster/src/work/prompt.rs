@@ -216,6 +216,12 @@ mod tests {
     }
 
     #[test]
+    fn agents_are_told_to_respect_what_the_user_added() {
+        assert!(TEMPLATE.contains("The user may add tasks that the spec does not mention."));
+        assert!(PLAN.contains("Tasks that exist already are the user's"));
+    }
+
+    #[test]
     fn a_misspelt_variable_is_found() {
         assert_eq!(unknown_variable(TEMPLATE), None);
         assert_eq!(unknown_variable(PLAN), None);

@@ -183,9 +183,9 @@ async fn each_principal_sees_its_own_tools_always_in_the_same_order() {
         full /mcp/session: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full /mcp/session/alpha: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full /mcp/yaks: list_yaks show_yak
-        read-only /mcp: task-list note-list list_agents list_tasks get_task_context list_yaks show_yak
-        read-only /mcp/session: task-list note-list
-        read-only /mcp/session/alpha: task-list note-list
+        read-only /mcp: task-list task-next note-list list_agents list_tasks get_task_context list_yaks show_yak
+        read-only /mcp/session: task-list task-next note-list
+        read-only /mcp/session/alpha: task-list task-next note-list
         read-only /mcp/yaks: list_yaks show_yak
         session:task-list /mcp: task-list list_yaks show_yak
         session:task-list /mcp/session: task-list
@@ -207,9 +207,9 @@ async fn each_principal_sees_its_own_tools_always_in_the_same_order() {
         full,main /mcp/session: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full,main /mcp/session/alpha: task-add task-update task-list task-next note-add note-list iteration-summary session-complete
         full,main /mcp/yaks: create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
-        read-only,main /mcp: task-list note-list list_agents list_tasks get_task_context create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
-        read-only,main /mcp/session: task-list note-list
-        read-only,main /mcp/session/alpha: task-list note-list
+        read-only,main /mcp: task-list task-next note-list list_agents list_tasks get_task_context create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
+        read-only,main /mcp/session: task-list task-next note-list
+        read-only,main /mcp/session/alpha: task-list task-next note-list
         read-only,main /mcp/yaks: create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
         session:task-add,main /mcp: task-add create_yak list_yaks show_yak update_yak shave_yak shorn_yak regrow_yak dep_yak
         session:task-add,main /mcp/session: task-add
@@ -241,6 +241,10 @@ async fn a_known_tool_that_is_not_granted_refuses_in_words_and_an_unknown_one_is
         ),
         ("read-only", "/mcp", "task-add", json!({"tasks": [{"content": "x"}]})),
         ("read-only", "/mcp/session", "task-next", json!({"claim": true})),
+        ("read-only", "/mcp/session", "task-next", json!({"claim": "no"})),
+        ("read-only", "/mcp/session", "task-next", json!({"claim": false})),
+        ("read-only", "/mcp", "task-next", json!({})),
+        ("session:task-list", "/mcp", "task-next", json!({})),
         ("session:task-list", "/mcp", "note-list", json!({})),
         ("session:task-list", "/mcp", "task-list", json!({})),
         ("session:task-list", "/mcp", "list_yaks", json!({})),
@@ -274,7 +278,11 @@ async fn a_known_tool_that_is_not_granted_refuses_in_words_and_an_unknown_one_is
         full /mcp/yaks regrow_yak: ! Only the main group can regrow yaks.
         full /mcp/yaks dep_yak: ! Only the main group can change the dependencies of yaks.
         read-only /mcp task-add: ! error: task-add is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
-        read-only /mcp/session task-next: ! error: task-next is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
+        read-only /mcp/session task-next: ! error: task-next with these arguments is not granted to this token here; an operator can grant more (`teamster token grant`)
+        read-only /mcp/session task-next: ! error: task-next with these arguments is not granted to this token here; an operator can grant more (`teamster token grant`)
+        read-only /mcp/session task-next: No ready tasks
+        read-only /mcp task-next: No ready tasks
+        session:task-list /mcp task-next: ! error: task-next is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
         session:task-list /mcp note-list: ! error: note-list is not granted to this token here; tools/list shows what is, and an operator can grant more (`teamster token grant`)
         session:task-list /mcp task-list: No tasks
         session:task-list /mcp list_yaks: No hairy yaks found.
