@@ -13,6 +13,7 @@ pub mod drive;
 pub mod errand;
 pub mod event;
 pub mod grant;
+pub mod guard;
 pub mod hub;
 pub mod ids;
 pub mod item;

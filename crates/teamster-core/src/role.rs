@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compaction::Fate;
 use crate::grant::Grants;
+use crate::guard::Guard;
 use crate::permission::Permissions;
 use crate::token::Kind;
 use crate::{Context, Summary};
@@ -148,6 +149,9 @@ pub struct Role {
     /// How long its program waits for the answer to a tool call.
     #[serde(default = "usual_wait_ms")]
     pub max_wait_ms: u64,
+    /// When its agents count as going in circles.
+    #[serde(default)]
+    pub guard: Guard,
 }
 
 fn usual_tool_stall_ms() -> u64 {

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{
-    self, Categories, GrantWord, Layer, Limits, Line, Name, Node, Origin, Permissions, Problem,
-    Settings, Value,
+    self, Categories, GrantWord, Guard, Layer, Limits, Line, Name, Node, Origin, Permissions,
+    Problem, Settings, Value,
 };
 
 /// What is built in.
@@ -36,6 +36,9 @@ const LOOKING_ONLY: [&str; 3] =
     ["agents:list_agents", "agents:list_tasks", "agents:get_task_context"];
 /// A token always has a base, and `full` is what it has if none is named. A role that names none gets this one.
 const LEAST: &str = "agents:list_agents";
+
+/// Tables of a role that a project's file does not change.
+const USERS_OWN: [&str; 2] = ["permissions", "guard"];
 
 /// What a role's file or table can say.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +68,9 @@ pub struct RoleFields {
     /// Rules of its own for what its program asks permission for, with the keys of `permissions`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
+    /// When its agents are stopped for going in circles, with the keys of `guard`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
     /// The directory it works in, relative to the project's
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Line>,
@@ -92,6 +98,7 @@ pub struct Role {
     pub has_full_access: bool,
     pub limits: Limits,
     pub permissions: Permissions,
+    pub guard: Guard,
     pub cwd: Option<PathBuf>,
     pub prompt: String,
     /// Where it was last defined or changed.
@@ -182,19 +189,28 @@ pub(crate) fn read(
         let mut fields = Node::table(draft.fields.at.clone());
         let limits = serde_json::to_value(&settings.limits).unwrap_or_default();
         fields.insert("limits", Node::of(&draft.fields.at, limits));
-        let permissions = serde_json::to_value(&settings.permissions).unwrap_or_default();
-        fields.insert("permissions", Node::of(&draft.fields.at, permissions));
+        let general = [
+            ("permissions", serde_json::to_value(&settings.permissions).unwrap_or_default()),
+            ("guard", serde_json::to_value(&settings.guard).unwrap_or_default()),
+        ];
+        for (key, value) in &general {
+            fields.insert(key, Node::of(&draft.fields.at, value.clone()));
+        }
         let is_projects = |node: &Node| node.at.layer == Layer::Project;
-        let says_permissions = draft.fields.member("permissions").is_some_and(|said| {
-            is_projects(said) || said.members().any(|(_, rule)| is_projects(rule))
-        });
+        let says = |key: &str| {
+            draft.fields.member(key).is_some_and(|said| {
+                is_projects(said) || said.members().any(|(_, rule)| is_projects(rule))
+            })
+        };
+        let says = USERS_OWN.map(|key| (key, says(key)));
         fields.merge(draft.fields);
         if let Some(at) = draft.projects.take() {
             let mut own = Node::table(at.clone());
-            let permissions = serde_json::to_value(&settings.permissions).unwrap_or_default();
-            own.insert("permissions", Node::of(&at, permissions));
+            for (key, value) in general {
+                own.insert(key, Node::of(&at, value));
+            }
             draft.users.into_iter().for_each(|users| own.merge(users));
-            let users = Users { settings, limits: users_limits, own: &own, says_permissions };
+            let users = Users { settings, limits: users_limits, own: &own, says };
             keep_to_projects(&name, &mut fields, &at, &users, problems);
         }
         let role = role(name.clone(), fields, settings, problems)?;
@@ -325,8 +341,8 @@ struct Users<'a> {
     limits: &'a Limits,
     /// What the role would be without the project, as far as that is said.
     own: &'a Node,
-    /// Whether the project says something of permissions.
-    says_permissions: bool,
+    /// Whether the project sets a table that is its user's.
+    says: [(&'static str, bool); 2],
 }
 
 impl Users<'_> {
@@ -392,13 +408,12 @@ fn keep_to_projects(
         }
     }
     // What a project would allow its own agents is for the user to say.
-    if let Some(own) = users.own.member("permissions") {
-        if users.says_permissions
-            && let Some(said) = fields.member("permissions")
-        {
-            tell(&said.clone(), "permissions: those of a project's role are the user's own".into());
+    for (key, projects) in users.says {
+        let Some(own) = users.own.member(key) else { continue };
+        if projects && let Some(said) = fields.member(key) {
+            tell(&said.clone(), format!("{key}: only your own configuration sets this"));
         }
-        fields.insert("permissions", own.clone());
+        fields.insert(key, own.clone());
     }
     let leads_out = |cwd: &Node| {
         let cwd = cwd.json();
@@ -459,6 +474,7 @@ fn role(
         tools: fields.tools,
         limits: fields.limits.unwrap_or_else(|| settings.limits.clone()),
         permissions: fields.permissions.unwrap_or_else(|| settings.permissions.clone()),
+        guard: fields.guard.unwrap_or_else(|| settings.guard.clone()),
         cwd: fields.cwd.map(|cwd| PathBuf::from(cwd.as_str())),
         prompt,
         from,

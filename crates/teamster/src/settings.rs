@@ -51,6 +51,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What agents' programs may do without asking a person
     pub permissions: Permissions,
+    /// When an agent is stopped for going in circles
+    pub guard: Guard,
     /// What agents find at the hub
     pub mcp: Mcp,
     /// How long the talks with agents are kept; all of them if nothing is said, since nobody misses what is not removed
@@ -151,6 +153,28 @@ impl Default for Permissions {
             allow: Vec::new(),
             otherwise: Verdict::Allow,
             ask_minutes: const { Whole::new(60) },
+        }
+    }
+}
+
+/// How often an agent may do the same before it is stopped. A call is compared with its tool and its whole input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Guard {
+    /// The same call this often in a row stops the agent; 0 turns this off
+    pub repeats: Whole<0, 1_000>,
+    /// Two calls that alternate this often stop the agent; 0 turns this off
+    pub pairs: Whole<0, 1_000>,
+    /// The same error this often stops the agent; 0 turns this off
+    pub errors: Whole<0, 1_000>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            repeats: const { Whole::new(5) },
+            pairs: const { Whole::new(4) },
+            errors: const { Whole::new(8) },
         }
     }
 }

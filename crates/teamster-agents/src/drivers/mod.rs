@@ -73,6 +73,11 @@ impl Out {
         self.events.push(event);
     }
 
+    /// Returns the events so far and forgets them.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
     pub fn trouble(&mut self, message: impl Into<String>) {
         let message = clipped(message, MESSAGE_BYTES_MAX);
         self.event(Event::Trouble { message });

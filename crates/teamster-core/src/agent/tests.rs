@@ -2,6 +2,7 @@ use expect_test::expect;
 
 use super::*;
 use crate::grant::{Grant, Grants};
+use crate::guard::Guard;
 use crate::permission::Permissions;
 use crate::role::{self, Role};
 use crate::testing::{Given, check};
@@ -26,6 +27,7 @@ pub(crate) fn role(name: &str, limits: Limits) -> Role {
         permissions: Permissions::default(),
         account: "goose".into(),
         max_wait_ms: 50_000,
+        guard: Guard::default(),
     }
 }
 
@@ -377,7 +379,7 @@ fn roles_change_only_where_they_differ() {
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
             {"role":{"removed":{"name":"lead"}}}
-            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000}}}}"#]],
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000,"guard":{"repeats":5,"pairs":4,"errors":8}}}}}"#]],
     );
     let (_, sync) = roles();
     check(

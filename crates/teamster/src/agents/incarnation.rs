@@ -144,9 +144,7 @@ struct Talk<'a> {
     /// The last record that it wrote.
     last_record: Option<u64>,
     guard: Guard,
-    /// Tool calls that were seen; a program tells of one several times.
-    calls: HashSet<String>,
-    /// Those that have no result yet.
+    /// Tool calls that have no result yet.
     open_calls: HashSet<String>,
     last_words: LastWords,
     /// The message that its last words are part of, if its program tells messages apart.
@@ -194,8 +192,7 @@ async fn begin<'a>(
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS),
         last_record: None,
-        guard: Guard::default(),
-        calls: HashSet::new(),
+        guard: Guard::new(role.guard),
         open_calls: HashSet::new(),
         last_words: LastWords::default(),
         message: None,
@@ -552,18 +549,14 @@ impl Talk<'_> {
                 self.limit = Some((until, message));
                 None
             }
-            Event::ToolResult { id, ok: false, output } => {
+            Event::ToolResult { id, ok, output } => {
                 self.open_calls.remove(&id);
-                let verdict = self.guard.see_error(&output.text);
+                let verdict = self.guard.ended(&id, ok, &output.text);
                 self.judge(verdict).await
             }
             Event::TurnEnded(end) if self.agent.lasts() => self.answered_tell(end).await,
             Event::TurnEnded(end) => Some(self.turn_ended(end)),
             Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
-            Event::ToolResult { id, .. } => {
-                self.open_calls.remove(&id);
-                None
-            }
             Event::Told { .. }
             | Event::Settled { .. }
             | Event::Prompted { .. }
@@ -586,6 +579,7 @@ impl Talk<'_> {
             )));
         }
         self.spending.begin();
+        self.guard.begin_turn();
         let prompt = self.prompt(resumed);
         match self.dialogue.prompt(&prompt) {
             Ok(()) => None,
@@ -649,24 +643,11 @@ impl Talk<'_> {
         const CALLS_MAX: usize = 10_000;
         // What was said before a call is not its last word.
         self.last_words.clear();
-        if self.calls.len() >= CALLS_MAX {
-            self.calls.clear();
-        }
-        if !self.calls.insert(call.id.clone()) {
-            return None;
-        }
         if self.open_calls.len() >= CALLS_MAX {
             self.open_calls.clear();
         }
         self.open_calls.insert(call.id.clone());
-        let name = call.name.as_deref().unwrap_or(&call.title);
-        // Awaiting again is what await_agent asks for.
-        if name.ends_with("await_agent") || call.title.contains("await_agent") {
-            return None;
-        }
-        let input = call.input.as_ref().map(|input| input.text.as_str()).unwrap_or_default();
-        let target = format!("{} {input}", call.targets.join(" "));
-        let verdict = self.guard.see(name, target.trim());
+        let verdict = self.guard.announced(call);
         self.judge(verdict).await
     }
 
@@ -675,7 +656,7 @@ impl Talk<'_> {
         let (says, stops) = match verdict {
             Verdict::Fine => return None,
             Verdict::Warn(says) => (says, false),
-            Verdict::Stop(says) => (format!("it is stopped, for it went in circles: {says}"), true),
+            Verdict::Stop(says) => (format!("stopped, because it went in circles: {says}"), true),
         };
         let id = self.agent.id.clone();
         self.shared.tell(agent::Command::Warn { id, says: says.clone() }).await;

@@ -519,6 +519,11 @@ fn convert(
         permissions: permissions(&role.permissions),
         account,
         max_wait_ms,
+        guard: teamster_core::guard::Guard {
+            repeats: role.guard.repeats.get(),
+            pairs: role.guard.pairs.get(),
+            errors: role.guard.errors.get(),
+        },
     })
 }
 
@@ -558,6 +563,7 @@ pub(crate) mod tests {
             permissions: super::permission::Permissions::default(),
             account: "".into(),
             max_wait_ms: 50_000,
+            guard: teamster_core::guard::Guard::default(),
         }
     }
 }

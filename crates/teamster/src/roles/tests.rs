@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_role_is_told_with_its_line() {
             user/roles/anchor.md:2: anchors, aliases and tags are not used here; the role anchor is left out
             user/roles/coder.md:3: this is not YAML: while parsing a node, did not find expected node content; the role coder is left out
             user/roles/fields.md:2: name: "other" is not used; the role is called fields
-            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `cwd`, `prompt`
+            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `cwd`, `prompt`
             user/roles/fields.md:4: roles.fields.category: there is no category cooking, so it is coding; there are coding, conversational, research
             user/roles/fields.md:5: roles.fields.program: there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode, qwen, scripted
             user/roles/fields.md:6: model: invalid value: string "", expected one line of text, at most 1024 bytes long
@@ -228,12 +228,12 @@ fn a_role_of_a_project_has_no_more_than_its_user_allows() {
 
 #[test]
 fn a_project_takes_nothing_away_that_its_user_has_said_of_a_role() {
-    let users = "---\npermissions:\n  deny: [fetch]\n  otherwise: ask\nlimits:\n  dollars: 1\n  turns: 5\n---\nCare.\n";
+    let users = "---\npermissions:\n  deny: [fetch]\n  otherwise: ask\nguard:\n  repeats: 3\nlimits:\n  dollars: 1\n  turns: 5\n---\nCare.\n";
     for (file, text) in [
         ("project/teamster.toml", "[roles.careful]\ndescription = \"x\"\n"),
         (
             "project/teamster.toml",
-            "[roles.careful]\nlimits = { dollars = 100, wall_minutes = 7 }\npermissions = { deny = [] }\n",
+            "[roles.careful]\nlimits = { dollars = 100, wall_minutes = 7 }\npermissions = { deny = [] }\nguard = { repeats = 0 }\n",
         ),
         ("project/.teamster/roles/careful.md", "---\ndescription: x\n---\nThe project's.\n"),
     ] {
@@ -249,5 +249,6 @@ fn a_project_takes_nothing_away_that_its_user_has_said_of_a_role() {
             "{text}"
         );
         assert_eq!(role.limits.turns.get(), 5, "{text}");
+        assert_eq!((role.guard.repeats.get(), role.guard.pairs.get()), (3, 4), "{text}");
     }
 }

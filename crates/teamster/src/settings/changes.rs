@@ -107,6 +107,7 @@ fn role_fields(role: &Role, settings: &Settings) -> BTreeMap<String, Json> {
     let own_program = role.program.as_ref().filter(|own| settings.program.as_ref() != Some(*own));
     let own_limits = (role.limits != settings.limits).then_some(&role.limits);
     let own_permissions = (role.permissions != settings.permissions).then_some(&role.permissions);
+    let own_guard = (role.guard != settings.guard).then_some(&role.guard);
     let fields = [
         ("description", Json::from(role.description.as_str())),
         ("category", role.category.as_str().into()),
@@ -115,6 +116,7 @@ fn role_fields(role: &Role, settings: &Settings) -> BTreeMap<String, Json> {
         ("tools", json(serde_json::to_value(&role.tools))),
         ("limits", json(serde_json::to_value(own_limits))),
         ("permissions", json(serde_json::to_value(own_permissions))),
+        ("guard", json(serde_json::to_value(own_guard))),
         ("cwd", json(serde_json::to_value(&role.cwd))),
         ("prompt", role.prompt.as_str().into()),
     ];

@@ -85,6 +85,7 @@ impl Talk<'_> {
         self.last_words.clear();
         self.message = None;
         self.spending.begin();
+        self.guard.begin_turn();
         // While it rested, it had nothing to say.
         self.heard_at = Instant::now();
         let prompted = self.dialogue.prompt(&prompt);

@@ -92,6 +92,7 @@ fn coder() -> role::Role {
         permissions: Permissions::default(),
         account: "none".into(),
         max_wait_ms: 50_000,
+        guard: teamster_core::guard::Guard::default(),
     }
 }
 

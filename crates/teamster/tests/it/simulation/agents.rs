@@ -705,6 +705,7 @@ pub(super) fn role(name: &str) -> Role {
         permissions: teamster_core::permission::Permissions::default(),
         account: "all".into(),
         max_wait_ms: 50_000,
+        guard: teamster_core::guard::Guard::default(),
     }
 }
 
