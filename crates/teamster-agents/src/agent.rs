@@ -326,6 +326,22 @@ pub struct Begin {
     pub model: Option<String>,
     /// A random number, of which a driver can make the name of a new session.
     pub nonce: u128,
+    /// How the program takes its MCP servers.
+    pub transport: Transport,
+    /// The login methods that fit the program's environment, for programs that want to be told one.
+    pub logins: Vec<String>,
+    /// The names of the environment variables that are set for the program beside the usual few.
+    pub variables: Vec<String>,
+}
+
+/// How a program takes its MCP servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Over HTTP if the program advertises that, else over stdio.
+    #[default]
+    Auto,
+    Http,
+    Stdio,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -338,7 +354,7 @@ pub struct Resume {
     pub spent_micros: u64,
 }
 
-/// An MCP server that the agent shall use, over HTTP.
+/// An MCP server that the agent shall use.
 #[derive(Clone)]
 pub struct McpServer {
     pub name: String,
@@ -346,15 +362,38 @@ pub struct McpServer {
     pub headers: Vec<(String, String)>,
     /// How long one of its tools may take to answer, for programs that want to be told.
     pub tool_timeout: Option<Duration>,
+    /// The command that serves the same over stdio, for programs that do not take HTTP.
+    pub bridge: Option<Bridge>,
+}
+
+/// A command that serves an MCP server over stdio.
+#[derive(Clone)]
+pub struct Bridge {
+    /// Absolute.
+    pub command: PathBuf,
+    pub args: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+/// The environment carries a token.
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { command, args, environment } = self;
+        let environment: Vec<_> = environment.iter().map(|(name, _)| name).collect();
+        let mut shown = f.debug_struct("Bridge");
+        shown.field("command", command).field("args", args);
+        shown.field("environment", &environment).finish()
+    }
 }
 
 /// Headers carry tokens, and tokens are not for logs.
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, url, headers, tool_timeout: _ } = self;
+        let Self { name, url, headers, tool_timeout: _, bridge } = self;
         let headers: Vec<_> = headers.iter().map(|(name, _)| name).collect();
         let mut shown = f.debug_struct("McpServer");
-        shown.field("name", name).field("url", url).field("headers", &headers).finish()
+        shown.field("name", name).field("url", url).field("headers", &headers);
+        shown.field("bridge", bridge).finish()
     }
 }
 
@@ -392,6 +431,11 @@ mod tests {
             url: "http://127.0.0.1:1/mcp".to_owned(),
             headers: vec![("Authorization".to_owned(), "Bearer secret".to_owned())],
             tool_timeout: None,
+            bridge: Some(Bridge {
+                command: "/bin/teamster".into(),
+                args: Vec::new(),
+                environment: vec![("TOKEN".to_owned(), "secret".to_owned())],
+            }),
         };
         assert!(!format!("{server:?}").contains("secret"));
     }

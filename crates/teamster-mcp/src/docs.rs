@@ -14,7 +14,8 @@ pub fn tools_markdown(catalogue: &Catalogue) -> String {
          Made from the catalogue (`teamster_mcp::docs`) and checked by a test; `UPDATE_EXPECT=1 cargo test -p teamster-mcp` \
          writes it anew.\n\n\
          `/mcp` serves every tool that the caller's token allows, `/mcp/<set>` those of one set. A tool that is not \
-         allowed is not listed.\n",
+         allowed is not listed. Each path may end in one more `/mcp`, for clients that append it; `/mcp/session/mcp` \
+         names the run `mcp`.\n",
     );
     for set in Set::ALL {
         let more = match set {

@@ -118,6 +118,22 @@ pub fn scripted_agent_state() -> PathBuf {
     named.unwrap_or_else(|| std::env::temp_dir().join("teamster-scripted"))
 }
 
+/// The variables by which the hub gives a bridge of an agent (`teamster mcp --bridge`) the URL and the agent's token.
+pub const BRIDGE_URL: &str = "TEAMSTER_MCP_URL";
+pub const BRIDGE_TOKEN: &str = "TEAMSTER_MCP_TOKEN";
+
+/// Returns the URL and the token of a bridge.
+pub fn bridge() -> anyhow::Result<(String, String)> {
+    let needed =
+        |name| variable(name).with_context(|| format!("{name} is not set; the hub sets it"));
+    Ok((needed(BRIDGE_URL)?, needed(BRIDGE_TOKEN)?))
+}
+
+/// Says whether a variable is set and not empty.
+pub fn is_set(name: &str) -> bool {
+    variable(name).is_some()
+}
+
 /// Returns how a person calls this program: by its name if that finds it, else by its path.
 fn own_name() -> String {
     let own = std::env::current_exe().unwrap_or_else(|_| "teamster".into());

@@ -36,6 +36,10 @@ pub struct Program {
     /// The account whose usage limit it has in common with other programs, if not one of its own
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Name>,
+    /// How it takes the hub's tools: over `http`, over `stdio` through a command of ours, or as it advertises (`auto`)
+    pub mcp: Transport,
+    /// The ACP login method to use when the program wants a login, for each environment variable that may hold its key
+    pub authenticate: BTreeMap<Variable, String>,
     /// Whether a session can be loaded into a new process
     pub load_session: bool,
     /// The environment variable that chooses its model
@@ -60,6 +64,8 @@ impl Default for Program {
             pass: Vec::new(),
             set: BTreeMap::new(),
             account: None,
+            mcp: Transport::Auto,
+            authenticate: BTreeMap::new(),
             load_session: true,
             model_env: None,
             model_args: Vec::new(),
@@ -92,6 +98,19 @@ impl Driver {
     }
 }
 
+/// How a program that speaks ACP takes the hub's tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Transport {
+    /// Over HTTP if it advertises that, else over stdio.
+    Auto,
+    /// Over HTTP, also if it does not advertise that.
+    Http,
+    /// Over stdio, also if it advertises HTTP.
+    Stdio,
+}
+
 /// What makes a program end by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -101,6 +120,11 @@ pub enum Ends {
     Stdin,
     /// SIGTERM to all of its processes, since it does not mind the end of its input.
     Sigterm,
+}
+
+/// Returns the file of the program that runs, if it is still there.
+pub(crate) fn own_file() -> Option<PathBuf> {
+    std::env::current_exe().ok().filter(is_program)
 }
 
 fn is_program(path: &PathBuf) -> bool {
@@ -123,7 +147,7 @@ impl Program {
     /// Returns the file to start, looked for in `search_path`.
     pub fn find(&self, search_path: &[PathBuf]) -> Option<PathBuf> {
         if self.is_ourselves()
-            && let Some(own) = std::env::current_exe().ok().filter(is_program)
+            && let Some(own) = own_file()
         {
             return Some(own);
         }

@@ -5,6 +5,7 @@
 //! their own, inside their sandbox.
 
 mod calls;
+mod login;
 mod models;
 #[cfg(test)]
 mod tests;
@@ -13,11 +14,11 @@ use std::borrow::Cow;
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, AuthMethod, CLIENT_METHOD_NAMES, CancelNotification, ContentBlock,
-    ContentChunk, EmbeddedResourceResource, ErrorCode, HttpHeader, Implementation,
+    AGENT_METHOD_NAMES, AuthenticateRequest, CLIENT_METHOD_NAMES, CancelNotification, ContentBlock,
+    ContentChunk, EmbeddedResourceResource, EnvVariable, HttpHeader, Implementation,
     InitializeRequest, InitializeResponse, LoadSessionRequest, McpServer, McpServerHttp,
-    NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PermissionOptionKind, PlanEntry,
-    PlanEntryStatus, PromptRequest, RequestPermissionOutcome, RequestPermissionResponse,
+    McpServerStdio, NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PermissionOptionKind,
+    PlanEntry, PlanEntryStatus, PromptRequest, RequestPermissionOutcome, RequestPermissionResponse,
     ResumeSessionRequest, SelectedPermissionOutcome, SessionUpdate, StopReason, ToolCallUpdate,
     UsageUpdate,
 };
@@ -26,13 +27,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::calls::Calls;
+use self::login::Login;
 use self::models::Models;
 use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
 use super::{Driver, Out, micros, usage_limit};
 use crate::agent::{
     Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, OPTIONS_MAX,
     PermissionId, PermissionKind, PermissionOption, Piece, Program, STEPS_MAX, Started, Step,
-    StepStatus, Tokens, ToolCall, TurnEnd, Usage, clipped,
+    StepStatus, Tokens, ToolCall, Transport, TurnEnd, Usage, clipped,
 };
 
 #[derive(Debug, Default)]
@@ -40,8 +42,10 @@ pub struct Acp {
     begin: Begin,
     /// What is known of the agent so far; said when it is complete.
     started: Started,
-    login: Option<String>,
+    login: Login,
     can: Can,
+    /// Whether our MCP servers are given to it as commands.
+    over_stdio: bool,
     /// The one request that is not answered yet. There is never a second one.
     asked: Option<(u64, Asked)>,
     n_asked: u64,
@@ -59,6 +63,8 @@ pub struct Acp {
 #[derive(Debug)]
 enum Asked {
     Initialize,
+    /// Logging in by this method.
+    Authenticate(String),
     /// `session/load` or `session/resume`.
     Resume,
     New,
@@ -146,13 +152,22 @@ impl Acp {
         };
         match (asked, outcome) {
             (Asked::Initialize, Ok(result)) => self.initialized(result, out),
+            (Asked::Resume | Asked::New, Err(failure))
+                if login::is_missing(&failure) && self.login.has_method() =>
+            {
+                self.authenticate(out);
+            }
+            (Asked::Authenticate(_), Ok(_)) => self.begin_session(out),
+            (Asked::Authenticate(method), Err(failure)) => {
+                not_started(format!("it does not log in by {method}: {failure}"), out);
+            }
             (Asked::New, Ok(result)) => self.opened(result, false, out),
             (Asked::Resume, Ok(result)) => self.opened(result, true, out),
             (Asked::Resume, Err(failure)) => {
                 self.cannot_resume(format!("the session could not be resumed: {failure}"), out);
             }
             (Asked::Initialize | Asked::New, Err(failure)) => {
-                not_started(self.explain(&failure), out);
+                not_started(self.login.explain(&failure), out);
             }
             (Asked::Model(model), Ok(_)) => {
                 self.started.model = Some(model);
@@ -189,14 +204,31 @@ impl Acp {
             name: clipped(info.name, LABEL_BYTES_MAX),
             version: clipped(info.version, LABEL_BYTES_MAX),
         });
-        self.login = answer.auth_methods.iter().find_map(AuthMethod::description).map(Into::into);
-        if !self.begin.mcp_servers.is_empty() && !self.can.mcp_over_http {
-            return not_started("it cannot use MCP servers over HTTP".to_owned(), out);
+        self.login = Login::offered(result, &self.begin);
+        self.over_stdio = match self.begin.transport {
+            Transport::Auto => !self.can.mcp_over_http,
+            Transport::Http => false,
+            Transport::Stdio => true,
+        };
+        if self.over_stdio && self.begin.mcp_servers.iter().any(|server| server.bridge.is_none()) {
+            let message = "it does not say that it takes MCP servers over HTTP, and there is no command for one";
+            return not_started(message.to_owned(), out);
         }
+        self.begin_session(out);
+    }
+
+    fn begin_session(&mut self, out: &mut Out) {
         match self.begin.resume.as_ref().map(|resume| resume.session.clone()) {
             Some(session) => self.resume(session, out),
             None => self.open(out),
         }
+    }
+
+    /// Logs in by the next method that fits; the session is asked for again after it.
+    fn authenticate(&mut self, out: &mut Out) {
+        let Some(method) = self.login.take_method() else { return };
+        let params = AuthenticateRequest::new(method.clone());
+        self.ask(Asked::Authenticate(method), AGENT_METHOD_NAMES.authenticate, &params, out);
     }
 
     fn resume(&mut self, session: String, out: &mut Out) {
@@ -231,6 +263,13 @@ impl Acp {
 
     fn mcp_servers(&self) -> Vec<McpServer> {
         let server = |server: &crate::agent::McpServer| {
+            if let Some(bridge) = server.bridge.as_ref().filter(|_| self.over_stdio) {
+                let variables = bridge.environment.iter();
+                let variables = variables.map(|(name, value)| EnvVariable::new(name, value));
+                let stdio = McpServerStdio::new(server.name.clone(), bridge.command.clone());
+                let stdio = stdio.args(bridge.args.clone()).env(variables.collect());
+                return McpServer::Stdio(stdio);
+            }
             let headers = server.headers.iter();
             let headers = headers.map(|(name, value)| HttpHeader::new(name.clone(), value.clone()));
             let http = McpServerHttp::new(server.name.clone(), server.url.clone());
@@ -283,15 +322,6 @@ impl Acp {
         // It holds a token, which nobody needs any more.
         self.begin = Begin::default();
         out.event(Event::Started(self.started.clone()));
-    }
-
-    /// What a person has to know who wants to run this program.
-    fn explain(&self, failure: &Failure) -> String {
-        let login_wanted = failure.code == i64::from(i32::from(ErrorCode::AuthRequired));
-        match &self.login {
-            Some(login) if login_wanted => format!("{failure}; {login}"),
-            _ => failure.to_string(),
-        }
     }
 }
 
@@ -422,7 +452,7 @@ impl Acp {
         if self.cancelled {
             return self.end_turn(TurnEnd::Cancelled, out);
         }
-        let message = clipped(self.explain(failure), MESSAGE_BYTES_MAX);
+        let message = clipped(self.login.explain(failure), MESSAGE_BYTES_MAX);
         out.events.extend(usage_limit::recognise(&message));
         self.end_turn(TurnEnd::Failed { message }, out);
     }

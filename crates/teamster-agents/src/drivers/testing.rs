@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, DuplexStream};
 
 use super::Driver;
-use crate::agent::{Begin, Event, McpServer, PermissionId, Refusal, Resume};
+use crate::agent::{Begin, Bridge, Event, McpServer, PermissionId, Refusal, Resume, Transport};
 use crate::dialogue::{Dialogue, Said, Source};
 
 /// As long as a handshake may take.
@@ -125,7 +125,8 @@ impl Player {
     }
 }
 
-/// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID` and `alone` (without our MCP server).
+/// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID`, `alone` (without our MCP server), `bridge` (it can
+/// be had over stdio too), `http`, `stdio`, `login METHOD` and `set VARIABLE`.
 fn begin(rest: &str) -> Begin {
     let mut words = rest.split(' ');
     let server = McpServer {
@@ -133,6 +134,7 @@ fn begin(rest: &str) -> Begin {
         url: "http://127.0.0.1:7420/mcp".to_owned(),
         headers: vec![("Authorization".to_owned(), "Bearer t-1".to_owned())],
         tool_timeout: Some(Duration::from_secs(600)),
+        bridge: None,
     };
     let mut begin = Begin {
         directory: words.next().unwrap().into(),
@@ -148,6 +150,17 @@ fn begin(rest: &str) -> Begin {
             "or-new" => begin.resume.as_mut().unwrap().or_new = true,
             "model" => begin.model = Some(words.next().unwrap().to_owned()),
             "alone" => begin.mcp_servers.clear(),
+            "bridge" => {
+                begin.mcp_servers[0].bridge = Some(Bridge {
+                    command: "/bin/teamster".into(),
+                    args: vec!["mcp".to_owned(), "--bridge".to_owned()],
+                    environment: vec![("TEAMSTER_MCP_TOKEN".to_owned(), "t-1".to_owned())],
+                });
+            }
+            "http" => begin.transport = Transport::Http,
+            "stdio" => begin.transport = Transport::Stdio,
+            "login" => begin.logins.push(words.next().unwrap().to_owned()),
+            "set" => begin.variables.push(words.next().unwrap().to_owned()),
             "without-headers" => begin.mcp_servers[0].headers.clear(),
             "(refused)" => {}
             _ => panic!("no such word: {word}"),

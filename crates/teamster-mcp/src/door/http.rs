@@ -208,6 +208,7 @@ fn routes<H: ServerHandler>(
         .route("/mcp/{set}", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/{set}/", axum::routing::any(serve_mcp::<H>))
         .route("/mcp/{set}/{run}", axum::routing::any(serve_mcp::<H>))
+        .route("/mcp/{set}/{run}/mcp", axum::routing::any(serve_mcp::<H>))
         .with_state(mcp)
         .merge(more)
         .layer(middleware::from_fn_with_state((served, port), admit));
@@ -416,7 +417,14 @@ const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Returns the path as sessions know it.
 fn path_of(parts: &Parts) -> &str {
-    parts.uri.path().trim_end_matches('/')
+    plain(parts.uri.path())
+}
+
+/// Returns a path without a closing `/mcp` that says nothing: some clients append one to every URL that has none.
+/// `/mcp/session/mcp` is the run `mcp`.
+fn plain(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    path.strip_suffix("/mcp").filter(|rest| !matches!(*rest, "" | "/mcp/session")).unwrap_or(path)
 }
 
 async fn serve_by_rmcp<H: ServerHandler>(
@@ -452,9 +460,9 @@ async fn serve_by_rmcp<H: ServerHandler>(
     }
 }
 
-/// Reads the path `/mcp`, `/mcp/<set>` or `/mcp/session/<run>`.
+/// Reads the path `/mcp`, `/mcp/<set>` or `/mcp/session/<run>`; each may end in one more `/mcp`.
 fn scope(path: &str) -> Result<Scope, String> {
-    let mut parts = path.trim_end_matches('/').split('/').skip(2);
+    let mut parts = plain(path).split('/').skip(2);
     let (set, run) = (parts.next(), parts.next());
     let Some(set) = set else { return Ok(Scope::all()) };
     let known = Set::parse(set);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use teamster_agents::agent::{Begin, McpServer, Resume};
+use teamster_agents::agent::{Begin, Bridge, McpServer, Resume, Transport};
 use teamster_agents::drivers::{self, Preparation};
 use teamster_agents::launch::{Grace, Launch, Private, Terminate};
 use teamster_agents::supervisor::Started;
@@ -12,7 +12,8 @@ use teamster_core::role::Role;
 
 use super::remote::{self, NotThere, Ssh};
 use super::{Shared, worktree};
-use crate::programs::{Driver, Ends, Program};
+use crate::config::{self, BRIDGE_TOKEN, BRIDGE_URL};
+use crate::programs::{self, Driver, Ends, Program};
 use crate::secret;
 use crate::settings::Mcp;
 
@@ -79,7 +80,8 @@ async fn launch_here(
     shared.guarded.keep(&mut launch);
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
     let session = session.filter(|_| program.load_session);
-    let begin = beginning((shared, agent, role), &shared.url, directory, secret, session);
+    let mut begin = beginning((shared, agent, role), &shared.url, directory, secret, session);
+    offer(&mut begin, &program, &launch);
     let mut driver = driver(&program);
     let launch = prepared(launch, driver.as_mut(), &begin);
     let started = shared.supervisor.launch(launch).await;
@@ -115,6 +117,7 @@ async fn launch_there(
         let id = format!("{nonce:032x}");
         let begun_in = PathBuf::from(&*directory);
         let mut begin = beginning((shared, agent, role), &url, begun_in, secret, session);
+        begin.transport = transport(&program);
         let mut driver = driver(&program);
         let variables = program.variables(model, &settings.mcp).into_iter();
         let private = remote::private(&id);
@@ -168,11 +171,13 @@ fn beginning(
         mcp_servers: vec![McpServer {
             name: "teamster".into(),
             url: match &agent.draft.run {
-                Some(run) => format!("{url}/mcp/session/{run}"),
+                // Some programs append the last part to a URL that does not end in it.
+                Some(run) => format!("{url}/mcp/session/{run}/mcp"),
                 None => format!("{url}/mcp"),
             },
             headers: vec![("Authorization".into(), format!("Bearer {secret}"))],
             tool_timeout: Some(Duration::from_millis(tool_timeout)),
+            bridge: None,
         }],
         resume: session.map(|session| Resume {
             session: session.to_owned(),
@@ -181,7 +186,44 @@ fn beginning(
         }),
         model: role.model.as_deref().map(str::to_owned),
         nonce: secret::nonce(),
+        ..Begin::default()
     }
+}
+
+/// Adds what depends on the program and on this machine: how it takes the hub's tools, and how it can log in.
+pub(super) fn offer(begin: &mut Begin, program: &Program, launch: &Launch) {
+    begin.transport = transport(program);
+    let passed_on = launch.passed_on.iter().filter(|name| config::is_set(name)).cloned();
+    let set = launch.environment.iter().map(|(name, _)| name.to_string_lossy().into_owned());
+    begin.variables = passed_on.chain(set).collect();
+    let logins = program.authenticate.iter();
+    let logins =
+        logins.filter(|(name, _)| begin.variables.iter().any(|set| *set == name.to_string()));
+    begin.logins = logins.map(|(_, method)| method.clone()).collect();
+    let Some(command) = programs::own_file() else { return };
+    for server in &mut begin.mcp_servers {
+        server.bridge = bridge(command.clone(), server);
+    }
+}
+
+fn transport(program: &Program) -> Transport {
+    match program.mcp {
+        programs::Transport::Auto => Transport::Auto,
+        programs::Transport::Http => Transport::Http,
+        programs::Transport::Stdio => Transport::Stdio,
+    }
+}
+
+/// Returns the command that serves an agent the same over stdio, with the agent's own token in its environment.
+fn bridge(command: PathBuf, server: &McpServer) -> Option<Bridge> {
+    let token = server.headers.iter().find_map(|(_, value)| value.strip_prefix("Bearer "))?;
+    let environment = [(BRIDGE_URL, server.url.as_str()), (BRIDGE_TOKEN, token)];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Some(Bridge {
+        command,
+        args: vec!["mcp".to_owned(), "--bridge".to_owned()],
+        environment: environment.into(),
+    })
 }
 
 /// Says whether this is the hub's first start of what a person began: without that session there is nothing to go on with.

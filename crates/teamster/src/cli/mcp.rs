@@ -14,7 +14,7 @@ use teamster_mcp::door::lines::AS_HEADER;
 
 use super::up;
 use crate::client::{Client, HubFile, read_token};
-use crate::config::DataFiles;
+use crate::config::{self, DataFiles};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {
@@ -33,6 +33,10 @@ pub(super) struct McpArgs {
     /// What it may do: full, read-only, main, self, metrics, a set (`session`) or a tool (`session:task-list`)
     #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full,main")]
     grant: Vec<String>,
+
+    /// Connect as an agent of the hub, with the address and token in the environment
+    #[arg(long, hide = true, conflicts_with_all = ["name", "run", "team", "grant"])]
+    pub(super) bridge: bool,
 }
 
 /// The longest answer to the request to go on as lines.
@@ -44,10 +48,29 @@ pub(super) fn run(data: &DataFiles, args: McpArgs) -> anyhow::Result<()> {
         up::start_in_background(data)?;
     }
     let hub = HubFile::read(data)?.context("the hub left no hub.json")?;
-    let (mut from_hub, mut to_hub) = open(&hub)?;
+    let (from_hub, mut to_hub) = open(&hub)?;
     to_hub.write_all(request(&hub, &args)?.as_bytes())?;
-    read_head(&mut from_hub)?;
+    serve(from_hub, to_hub)
+}
 
+/// Serves an agent whose program takes MCP servers only as commands. The hub that started it gave it the agent's own
+/// token; it knows no other, and starts no hub.
+pub(super) fn bridge() -> anyhow::Result<()> {
+    let (url, token) = config::bridge()?;
+    let address = url.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+    let (address, path) = address.with_context(|| format!("{url:?} is not the URL of a hub"))?;
+    let (from_hub, mut to_hub) = open_tcp(address)?;
+    let request = format!(
+        "GET /{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: upgrade\r\n\
+         upgrade: mcp\r\n\r\n"
+    );
+    to_hub.write_all(request.as_bytes())?;
+    serve(from_hub, to_hub)
+}
+
+/// Copies bytes both ways from where the hub agrees to go on as lines.
+fn serve(mut from_hub: Box<dyn Read>, mut to_hub: Writer) -> anyhow::Result<()> {
+    read_head(&mut from_hub)?;
     std::thread::spawn(move || {
         // The end of our input is the end of the client: the hub answers what it has and closes.
         let _ = copy_at_once(&mut std::io::stdin().lock(), &mut to_hub);
@@ -92,7 +115,10 @@ fn open(hub: &HubFile) -> anyhow::Result<(Box<dyn Read>, Writer)> {
             .with_context(|| format!("cannot connect to {}", socket.display()))?;
         return Ok((Box::new(stream.try_clone()?), Writer::Unix(stream)));
     }
-    let address = hub.url.trim_start_matches("http://");
+    open_tcp(hub.url.trim_start_matches("http://"))
+}
+
+fn open_tcp(address: &str) -> anyhow::Result<(Box<dyn Read>, Writer)> {
     let stream =
         TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_nodelay(true)?;

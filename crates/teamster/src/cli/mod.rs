@@ -173,6 +173,7 @@ pub fn main() -> ExitCode {
         Verb::Launch(args) => launch::run(args),
         // An agent is not for any workspace; its home may have none.
         Verb::ScriptedAgent => scripted_agent::run(),
+        Verb::Mcp(args) if args.bridge => mcp::bridge(),
         verb => place.data_files().and_then(|data| run(verb, data)),
     };
     match outcome {

@@ -26,7 +26,7 @@ fn programs_that_are_built_in() {
         }
         assert_eq!(
             program.has_model_choice(),
-            !["codex-acp", "opencode", "scripted"].contains(&name.as_str())
+            !["codex-acp", "kimi", "opencode", "scripted"].contains(&name.as_str())
         );
     }
     expect![[r#"
@@ -50,6 +50,14 @@ fn programs_that_are_built_in() {
           ends by Sigterm in 5 s
           load true, wait 50 s
           INITIAL_AGENT_MODE=workspace-write
+        copilot: ["--acp"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
+          COPILOT_AUTO_UPDATE=false
+          COPILOT_MODEL=MODEL
+        fast-agent: ["acp", "--shell", "--model", "MODEL"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
         gemini: ["--acp", "-m", "MODEL"]
           ends by Sigterm in 5 s
           load false, wait 300 s
@@ -58,6 +66,10 @@ fn programs_that_are_built_in() {
           ends by Stdin in 5 s
           load true, wait 50 s
           GOOSE_MODEL=MODEL
+        kimi: ["acp"]
+          ends by Stdin in 5 s
+          load true, wait 50 s
+          KIMI_CODE_NO_AUTO_UPDATE=1
         opencode: ["acp"]
           ends by Stdin in 5 s
           load true, wait 50 s
@@ -68,6 +80,11 @@ fn programs_that_are_built_in() {
         scripted: ["scripted-agent"]
           ends by Stdin in 5 s
           load true, wait 3600 s
+        vibe: []
+          ends by Stdin in 5 s
+          load true, wait 50 s
+          VIBE_DEFAULT_AGENT=ask
+          VIBE_ACTIVE_MODEL=MODEL
     "#]]
     .assert_eq(&shown);
 }
@@ -87,7 +104,7 @@ fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
     assert_eq!(goose.command, "goose");
     assert_eq!(goose.pass.iter().map(ToString::to_string).collect::<Vec<_>>(), ["MY_KEY"]);
     let unknown = programs.find("cline").expect_err("nobody added it");
-    expect![[r#"there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, mine, opencode, qwen, scripted"#]]
+    expect![[r#"there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, copilot, fast-agent, gemini, goose, kimi, mine, opencode, qwen, scripted, vibe"#]]
         .assert_eq(&unknown);
 }
 
@@ -113,6 +130,6 @@ fn programs_are_found_on_the_path() {
     let (_, own) = programs.choose(Some("scripted"), &[]).expect("it is the program that runs");
     assert_eq!(own, std::env::current_exe().expect("a test has a file"));
     let none = programs.choose(None, &[]).expect_err("there is no PATH");
-    expect!["no agent program is on the PATH; install one of claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode, qwen"]
+    expect!["no agent program is on the PATH; install one of claude, claude-agent-acp, codex, codex-acp, copilot, fast-agent, gemini, goose, kimi, opencode, qwen, vibe-acp"]
         .assert_eq(&none);
 }

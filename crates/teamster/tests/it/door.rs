@@ -41,6 +41,59 @@ async fn both_eras_list_the_same_tools_on_every_path() {
     }
 }
 
+/// Some clients append `/mcp` to a URL that does not end in it.
+#[tokio::test]
+async fn a_path_that_ends_in_mcp_is_the_one_without_it_with_the_same_checks() {
+    let hub = Hub::start();
+    let ann = hub.token("ann", "full");
+    for (path, longer) in [
+        ("/mcp", "/mcp/mcp"),
+        ("/mcp/yaks", "/mcp/yaks/mcp"),
+        ("/mcp/session/alpha", "/mcp/session/alpha/mcp"),
+    ] {
+        for era in ERAS {
+            let listed = hub.client(era, &ann, path).await.tools().await;
+            assert_eq!(hub.client(era, &ann, longer).await.tools().await, listed, "{longer} {era}");
+        }
+    }
+    // Who calls, and which run is meant, is the same.
+    let add = |content: &str| json!({"tasks": [{"content": content}]});
+    for era in ERAS {
+        let mut client = hub.client(era, &ann, "/mcp/session/alpha/mcp").await;
+        let params = json!({"name": "task-add", "arguments": add(era)});
+        client.request("tools/call", params).await;
+    }
+    let log = hub.log().into_iter().filter(|(_, what)| what.starts_with("TAS-"));
+    let by: Vec<_> = log.map(|(by, _)| by).collect();
+    assert_eq!(by, ["ann"; 3]);
+    let listed = hub.ok(&["tool", "task-list", "--run", "alpha"]);
+    assert!(ERAS.iter().all(|era| listed.contains(era)), "{listed}");
+    // A run that is called mcp keeps its path.
+    let mut client = hub.modern(&ann, "/mcp/session/mcp").await;
+    let params = json!({"name": "task-add", "arguments": add("x")});
+    client.request("tools/call", params).await;
+    assert!(hub.ok(&["tool", "task-list", "--run", "mcp"]).contains("[TAS-1] x"));
+
+    let bound = hub.ok(&["token", "create", "bob", "--run", "alpha"]);
+    let refused = async |token: &str, path: &str| {
+        let authorization = bearer(token);
+        let headers = [
+            ("host", "127.0.0.1"),
+            ("authorization", &*authorization),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+        hub.http().await.send(Method::POST, path, &headers, body).await.status
+    };
+    let bound = bound.lines().next_back().unwrap_or_default().trim();
+    assert_eq!(refused(bound, "/mcp/session/beta/mcp").await, StatusCode::FORBIDDEN);
+    assert_eq!(refused("nobody", "/mcp/session/alpha/mcp").await, StatusCode::UNAUTHORIZED);
+    for none in ["/mcp/session/alpha/mcp/mcp", "/mcp/nothing/mcp", "/mcp/yaks/alpha/mcp"] {
+        assert_eq!(refused(&ann, none).await, StatusCode::NOT_FOUND, "{none}");
+    }
+}
+
 #[tokio::test]
 async fn both_eras_call_the_same_tools_with_the_same_results() {
     let hub = Hub::start();

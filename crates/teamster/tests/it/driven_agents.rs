@@ -88,6 +88,19 @@ async fn a_lead_drafts_awaits_and_kills_others() {
     assert!(context.contains("One corner is left."), "{context}");
 }
 
+/// Programs that take MCP servers only as commands get one of ours, which works where the hub's data is hidden.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_has_our_tools_over_stdio_calls_them_under_its_own_name() {
+    let model = ScriptedModel::start([team().into_iter().next().expect("there is one")]).await;
+    let over_stdio = "mcp = \"stdio\"\n";
+    let Some(driven) = Driven::start_with(&["goose"], "", over_stdio, &model) else { return };
+    let output = driven.draft("coder", SWEEP, &["--wait"]);
+    let told = format!("{output:?}\n{}\n{}", story(&model), driven.hub.ok(&["log"]));
+    model.assert_played(SWEEP);
+    assert_eq!(driven.did("coder-1"), ["TAS-1 added (P2): empty the dustpan"], "{told}");
+    driven.assert_nothing_is_left();
+}
+
 const CHORE: &str = "Wash all the windows.";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -126,6 +126,7 @@ fn server(url: &str, token: &str) -> McpServer {
         url: format!("{url}/mcp"),
         headers: vec![bearer],
         tool_timeout: None,
+        bridge: None,
     }
 }
 

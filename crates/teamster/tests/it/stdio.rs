@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -23,7 +24,17 @@ struct Client {
 impl Client {
     fn start(hub: &Hub, arguments: &[&str], revision: &'static str) -> Self {
         let mut process = hub.command();
-        process.arg("mcp").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        process.arg("mcp").args(arguments);
+        Self::talk_to(process, revision)
+    }
+
+    /// Starts what an agent's program starts that takes MCP servers only as commands.
+    fn bridge(hub: &Hub, token: &str, path: &str, revision: &'static str) -> Self {
+        Self::talk_to(bridge(&format!("{}{path}", hub.url), token), revision)
+    }
+
+    fn talk_to(mut process: Command, revision: &'static str) -> Self {
+        process.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = process.spawn().expect("it starts");
         let stdin = process.stdin.take();
         let stdout = BufReader::new(process.stdout.take().expect("stdout is piped"));
@@ -76,6 +87,14 @@ impl Client {
     }
 }
 
+/// Has neither a home nor a data directory: a program may give its servers what it likes.
+fn bridge(url: &str, token: &str) -> Command {
+    let mut bridge = command(Path::new("/"));
+    bridge.args(["mcp", "--bridge"]).env_clear();
+    bridge.env("TEAMSTER_MCP_URL", url).env("TEAMSTER_MCP_TOKEN", token);
+    bridge
+}
+
 /// Waits until the log says something, which it must in the end.
 fn wait_for_log(hub: &Hub, what: &str) {
     let mut follow = hub.command();
@@ -107,6 +126,41 @@ fn both_eras_work_over_stdio_under_a_name_of_their_own() {
         by.collect::<Vec<_>>(),
         [0, 1, 2].map(|n| format!("client-{n}: TAS-{} added (P2): client-{n}", n + 1))
     );
+}
+
+#[test]
+fn a_bridge_is_the_agent_whose_token_it_has_and_ends_with_it() {
+    let hub = Hub::start();
+    let token = hub.ok(&["token", "create", "ann", "--run", "alpha"]);
+    for (n, revision) in [MODERN, LEGACY[0]].into_iter().enumerate() {
+        let mut client = Client::bridge(&hub, &token, "/mcp/session/alpha/mcp", revision);
+        let added = client.call("task-add", json!({"tasks": [{"content": revision}]}));
+        assert_eq!(added, format!("Added 1 task(s):\n  TAS-{}: {revision}", n + 1));
+        client.end();
+    }
+    let by: BTreeSet<String> = hub.log().into_iter().map(|(by, _)| by).collect();
+    assert_eq!(by, BTreeSet::from(["ann".to_owned()]));
+
+    // The token does not end with the connection, but the connection with the token.
+    let mut client = Client::bridge(&hub, &token, "/mcp/session/alpha/mcp", MODERN);
+    hub.ok(&["token", "revoke", "ann"]);
+    let mut rest = String::new();
+    client.stdout.read_to_string(&mut rest).expect("it ends");
+    assert!(client.process.wait().expect("it ends").success());
+    let refused = |token: &str, path: &str| {
+        let output = feed(bridge(&format!("{}{path}", hub.url), token), "");
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused(&token, "/mcp").contains("a valid token is needed"));
+    let other = hub.ok(&["token", "create", "bob", "--run", "alpha"]);
+    assert!(refused(&other, "/mcp/session/beta/mcp").contains("belongs to the run alpha"));
+    // Without a token of its own it does not take the operator's, although it could find it.
+    let mut bare = hub.command();
+    bare.args(["mcp", "--bridge"]);
+    let output = feed(bare, "");
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("TEAMSTER_MCP_URL is not set"));
 }
 
 #[test]

@@ -59,6 +59,19 @@ fn a_handshake_that_fails_says_why() {
 }
 
 #[test]
+fn a_program_without_http_gets_a_command_and_one_that_hides_it_the_url() {
+    check(expect_file!["sessions/over_stdio.txt"]);
+    check(expect_file!["sessions/hidden_http.txt"]);
+}
+
+#[test]
+fn a_program_that_wants_a_login_is_told_the_one_that_fits() {
+    check(expect_file!["sessions/logged_in.txt"]);
+    check(expect_file!["sessions/key_in_variable.txt"]);
+    check(expect_file!["sessions/login_refused.txt"]);
+}
+
+#[test]
 fn a_program_that_resumes_without_telling_the_past_is_asked_that_way() {
     check(expect_file!["sessions/resume_only.txt"]);
 }

@@ -53,6 +53,7 @@ fn the_token_is_in_a_file_and_nowhere_else() {
             url: "http://127.0.0.1:7420/mcp".to_owned(),
             headers: vec![("Authorization".to_owned(), "Bearer t-1".to_owned())],
             tool_timeout: None,
+            bridge: None,
         }],
         resume: Some(Resume { session: "--help".to_owned(), or_new: true, ..Resume::default() }),
         ..Begin::default()
