@@ -108,8 +108,8 @@ fn listed(catalogue: &Catalogue) -> String {
             lines.push(format!("  {:<18} {first}", entry.name));
         }
     }
-    let aliases = ALIASES.iter().map(|Alias { name, tool, .. }| format!("{name} ({tool})"));
-    lines.push(format!("other names: {}", aliases.collect::<Vec<_>>().join(", ")));
+    lines.push("iteratr's names:".to_owned());
+    lines.extend(ALIASES.iter().map(|Alias { name, tool, .. }| format!("  {name:<18} {tool}")));
     lines.join("\n")
 }
 

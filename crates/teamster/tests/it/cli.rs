@@ -136,12 +136,16 @@ fn the_help_of_a_tool() {
         Usage: teamster tool task-add [OPTIONS]
 
         Options:
-              --json <JSON>    All arguments as one JSON object; `-` makes a call of each line of stdin
-              --key <KEY>      A call repeated with the same key gets its first answer
-              --run <RUN>      The run it is about [default: default]
-              --tasks <ARRAY>  A JSON object with content, status, priority, or just the content; repeat the
-                               flag for more
-          -h, --help           Print help
+              --json <JSON>         All arguments as one JSON object; `-` makes a call of each line of stdin
+              --key <KEY>           A call repeated with the same key gets its first answer
+              --run <RUN>           The run it is about [default: default]
+              --tasks <ARRAY>       A JSON object with content, status, priority, or just the content;
+                                    repeat the flag for more
+              --content <STRING>    
+              --status <STRING>     Default remaining. One of: remaining, in_progress, completed, blocked,
+                                    cancelled
+              --priority <INTEGER>  0 critical, 1 high, 2 medium (default), 3 low, 4 backlog.
+          -h, --help                Print help
 
         Workspace:
               --workspace <NAME>  The workspace: one log, with its own hub [env: TEAMSTER_WORKSPACE]
