@@ -11,7 +11,8 @@ use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::config::DataFiles;
 use crate::tasks;
@@ -58,6 +59,19 @@ pub enum Lost {
 
 /// How often to look whether a hub runs again; nothing tells of one that starts.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
+/// How often to look for what changes within a moment.
+const LOOK_SOON: Duration = Duration::from_millis(20);
+/// A hub that is well answers within milliseconds, also under load. A person who waits longer wants to know why.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Why there is no connection to a hub that holds its data directory.
+enum NotReached {
+    /// Nobody answered.
+    Gone(anyhow::Error),
+    /// It answered, and said this.
+    Refused(String),
+    NoToken(String),
+}
 
 /// A connection to the hub, as the operator.
 pub struct Client {
@@ -84,37 +98,77 @@ impl Client {
     }
 
     /// Connects to the hub of this data directory, if there is one. Its lock says so, and nothing else: a hub that was
-    /// killed leaves its file behind, and whoever listens on its port now is not to be told a token.
+    /// killed leaves its file behind, and whoever listens on its port now is not to be told a token. Whatever is wrong with
+    /// the hub, this ends within a few times [`PATIENCE`].
     pub async fn connect_if_running(data: &DataFiles) -> anyhow::Result<Option<Self>> {
-        let Some(pid) = holder(data) else { return Ok(None) };
-        let hub = HubFile::read(data).ok().flatten().filter(|hub| hub.pid == pid);
-        let Some(hub) = hub else {
-            bail!(
-                "process {pid} holds {} but does not say where it listens: it is starting, or its hub.json is gone; \
-                 try again, or end that process",
-                data.directory().display()
-            );
-        };
-        match Self::connect_to(hub).await {
-            Ok(client) => Ok(Some(client)),
+        let Some(hub) = Self::find(data).await? else { return Ok(None) };
+        let (pid, token_file) = (hub.pid, hub.token_file.clone());
+        let reached = tokio::time::timeout(PATIENCE, Self::connect_to(hub)).await;
+        let why = match reached {
+            Ok(Ok(client)) => return Ok(Some(client)),
+            Ok(Err(NotReached::Refused(why))) => why,
             // It is on its way out: it holds the lock as long as it lives.
-            Err(_) => {
-                wait_until_gone(data).await?;
-                Ok(None)
+            Ok(Err(NotReached::Gone(error))) => {
+                let gone = tokio::time::timeout(PATIENCE, wait_until_gone(data)).await;
+                match gone {
+                    Ok(gone) => return gone.map(|()| None),
+                    Err(_) => format!("it takes no connections: {error:#}"),
+                }
             }
+            Ok(Err(NotReached::NoToken(why))) => {
+                bail!("cannot read the operator's token in {}: {why}", token_file.display())
+            }
+            Err(_) => {
+                let seconds = PATIENCE.as_secs();
+                format!(
+                    "it did not answer within {seconds} s; is it suspended (`kill -CONT {pid}`)?"
+                )
+            }
+        };
+        bail!(
+            "cannot talk to the hub (process {pid}): {why}\n\
+             if that does not pass, end it (`kill {pid}`) and start it again (`{}`); a hub that starts makes a new token",
+            data.call("up -d")
+        );
+    }
+
+    /// Returns what a running hub says of itself, waiting a moment for one that starts.
+    async fn find(data: &DataFiles) -> anyhow::Result<Option<HubFile>> {
+        let found = async {
+            loop {
+                let Some(pid) = holder(data) else { return None };
+                let file = HubFile::read(data).ok().flatten();
+                if let Some(hub) = file.filter(|hub| hub.pid == pid) {
+                    return Some(hub);
+                }
+                tokio::time::sleep(LOOK_SOON).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, found).await {
+            Ok(found) => Ok(found),
+            Err(_) => bail!(
+                "process {} holds {} but does not say where it listens: it is still starting, or its hub.json is gone; \
+                 try again, or end that process",
+                holder(data).unwrap_or_default(),
+                data.directory().display()
+            ),
         }
     }
 
-    async fn connect_to(hub: HubFile) -> anyhow::Result<Self> {
+    async fn connect_to(hub: HubFile) -> Result<Self, NotReached> {
         let authority = hub.url.trim_start_matches("http://").to_owned();
-        let stream = TcpStream::connect(&authority).await?;
-        stream.set_nodelay(true)?;
-        let token = read_token(&hub.token_file)?;
-        let connection = shake_hands(stream).await?;
+        let connection = open(&hub).await.map_err(NotReached::Gone)?;
+        let token =
+            read_token(&hub.token_file).map_err(|error| NotReached::NoToken(error.to_string()))?;
         let mut client = Self { hub, authority, token, connection };
         // A process that is ending still accepts connections; only an answer shows that it is there.
-        client.get("/api/status").await?;
-        Ok(client)
+        let answered = client.exchange(Method::GET, "/api/status", &[], None).await;
+        let (status, answer) = answered.map_err(NotReached::Gone)?;
+        if status.is_success() {
+            return Ok(client);
+        }
+        let why = failure(&answer).map_or_else(|| status.to_string(), str::to_owned);
+        Err(NotReached::Refused(why))
     }
 
     /// Connects to the hub of this data directory as soon as there is one, however long that takes.
@@ -224,9 +278,7 @@ impl Client {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         if self.connection.ready().await.is_err() {
             // The hub ends a connection that nobody used for some time, such as between two lines of somebody's input.
-            let stream = TcpStream::connect(&self.authority).await.context(Lost::Ended)?;
-            stream.set_nodelay(true)?;
-            self.connection = shake_hands(stream).await?;
+            self.connection = open(&self.hub).await.context(Lost::Ended)?;
         }
         let response = self.connection.send_request(request.body(Full::new(body))?).await;
         let response = response.context(Lost::Closed)?;
@@ -275,7 +327,21 @@ pub(crate) fn failure(answer: &Value) -> Option<&str> {
     answer.pointer("/error/message").or(answer.get("error")).and_then(Value::as_str)
 }
 
-pub(crate) async fn shake_hands(stream: TcpStream) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+/// Connects to a hub: by its socket, which nobody but its user can reach, so that a crowd at its port keeps no operator out.
+async fn open(hub: &HubFile) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    if let Some(socket) = &hub.socket
+        && let Ok(stream) = UnixStream::connect(socket).await
+    {
+        return shake_hands(stream).await;
+    }
+    let stream = TcpStream::connect(hub.url.trim_start_matches("http://")).await?;
+    stream.set_nodelay(true)?;
+    shake_hands(stream).await
+}
+
+pub(crate) async fn shake_hands(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tasks::spawn("talk to the hub", async move {
         // The end of the connection shows in the request that needed it.
@@ -297,12 +363,22 @@ fn holder(data: &DataFiles) -> Option<u32> {
     }
 }
 
-/// Waits until the hub that holds this data directory has ended.
+/// Waits until the hub that holds this data directory has ended. It holds its lock for as long as it lives.
 pub async fn wait_until_gone(data: &DataFiles) -> anyhow::Result<()> {
-    let lock = data.lock();
-    // The hub holds this lock for as long as it lives, so getting it means that it is gone.
-    let gone = tokio::task::spawn_blocking(move || std::fs::File::open(lock)?.lock_shared());
-    gone.await?.context("cannot tell whether the hub is gone")
+    let file = match std::fs::File::open(data.lock()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file.context("cannot tell whether the hub is gone")?,
+    };
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(()),
+            // A thread that waits for the lock could not be given up.
+            Err(std::fs::TryLockError::WouldBlock) => tokio::time::sleep(LOOK_SOON).await,
+            Err(std::fs::TryLockError::Error(error)) => {
+                return Err(error).context("cannot tell whether the hub is gone");
+            }
+        }
+    }
 }
 
 /// Reads a token's secret from its file.

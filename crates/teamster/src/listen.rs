@@ -41,6 +41,8 @@ pub struct Limits {
 const PATIENCE: Duration = Duration::from_secs(120);
 /// An idle connection takes about 13 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
+/// Command lines, and clients that are connected over stdio.
+const SOCKET_CONNECTIONS_MAX: usize = 1_000;
 /// Files that are kept for the log, its snapshots and the programs that the hub starts.
 const FILES_KEPT: u64 = 32;
 /// As much as is buffered of one connection: more than any client's headers.
@@ -55,7 +57,15 @@ impl Limits {
         }
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let room = usize::try_from(files.saturating_sub(FILES_KEPT)).unwrap_or(usize::MAX);
-        Self { connections: room.clamp(1, CONNECTIONS_MAX), patience: PATIENCE }
+        Self { connections: room.clamp(2, CONNECTIONS_MAX), patience: PATIENCE }
+    }
+
+    /// Keeps a part of the room for the socket, which only the hub's user reaches: whoever crowds the port, on which
+    /// anybody on this machine can connect, does not keep the command line out. Returns the port's part first.
+    pub fn with_socket(self) -> (Self, Self) {
+        let socket = (self.connections / 4).clamp(1, SOCKET_CONNECTIONS_MAX);
+        let port = Self { connections: self.connections - socket, ..self };
+        (port, Self { connections: socket, ..self })
     }
 }
 

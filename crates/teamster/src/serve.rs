@@ -159,11 +159,11 @@ pub async fn run(
             let _ = closing.wait_for(|stop| *stop).await;
         }
     };
-    let limits = Limits::of_this_process();
+    let (at_port, at_socket) = Limits::of_this_process().with_socket();
     let on_socket = socket.map(|socket| {
-        listen::serve(socket, router.clone(), limits, connections.clone(), stop_serving())
+        listen::serve(socket, router.clone(), at_socket, connections.clone(), stop_serving())
     });
-    let on_tcp = listen::serve(listener, router, limits, connections, stop_serving());
+    let on_tcp = listen::serve(listener, router, at_port, connections, stop_serving());
     let (door_ended, door_end) = watch::channel(false);
     tasks::spawn("serve HTTP", async move {
         tokio::join!(on_tcp, OptionFuture::from(on_socket));

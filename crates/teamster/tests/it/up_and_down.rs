@@ -335,3 +335,32 @@ fn messages_that_cannot_be_written_do_not_disturb_the_hub() {
     assert!(ended(up).success());
     assert!(!directory.path().join("hub.json").exists());
 }
+
+/// A person who waits for ever learns nothing. What each of them waited for before never came.
+#[test]
+fn a_hub_that_cannot_be_talked_to_is_told_of() {
+    let hub = Hub::start();
+    let refused = |says: &str| {
+        let stderr = hub.fails(&["status"]);
+        let begins = format!("error: cannot talk to the hub (process {}): ", hub.pid());
+        assert!(stderr.starts_with(&begins) && stderr.contains(says), "{stderr}");
+        assert!(stderr.contains("a hub that starts makes a new token"), "{stderr}");
+    };
+    let token = hub.data().join("operator.token");
+    let secret = std::fs::read(&token).expect("the hub wrote it");
+    std::fs::write(&token, "wrong\n").expect("it is ours");
+    refused("token");
+    std::fs::remove_file(&token).expect("it is ours");
+    let stderr = hub.fails(&["status"]);
+    assert!(stderr.starts_with("error: cannot read the operator's token in "), "{stderr}");
+    std::fs::write(&token, secret).expect("it is ours");
+
+    let pid = i32::try_from(hub.pid()).ok().and_then(rustix::process::Pid::from_raw);
+    let signal = |signal| {
+        rustix::process::kill_process(pid.expect("a process id"), signal).expect("it runs");
+    };
+    signal(Signal::STOP);
+    refused("it did not answer within 4 s; is it suspended");
+    signal(Signal::CONT);
+    hub.ok(&["status"]);
+}

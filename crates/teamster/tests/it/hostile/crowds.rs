@@ -51,6 +51,25 @@ async fn five_thousand_idle_connections_are_in_nobodys_way() {
     assert!(!add(&mut mcp, "after").await.1);
 }
 
+/// Anybody on the machine can connect to the port, and needs no token to take all of its room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_the_port_keeps_no_operator_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let hub = with_files(&directory.path().join("data"), 128);
+    let mut crowd = Vec::new();
+    for _ in 0..200 {
+        crowd.push(connect(&hub).await);
+    }
+    let mut answer = String::new();
+    let _ = crowd.pop().expect("many").read_to_string(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503 "), "there is room: {answer}");
+    tokio::task::block_in_place(|| {
+        hub.ok(&["status"]);
+        hub.ok(&["tool", "task-add", "--tasks", "while they are there"]);
+        hub.ok(&["down"]);
+    });
+}
+
 /// Starts a hub that may open no more than so many files.
 fn with_files(data: &Path, n_files: u32) -> Hub {
     let plain = command(data);
