@@ -1,6 +1,8 @@
 //! How the hub works a run off: the spec and the terms on which it is worked on, what people say meanwhile, and when it is
 //! over. The hub asks [`next`] what each worker is to do; all that it needs to know of the past is in the state.
 
+mod totals;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::spending::Spent;
 use crate::text::{self, BadText};
 use crate::token::Kind;
 use crate::{Context, Record, RunName, Summary, Timestamp};
+
+pub use totals::Totals;
 
 /// As long as a spec may be.
 pub const SPEC_BYTES_MAX: usize = 256 * 1024;
@@ -143,6 +147,7 @@ impl fmt::Display for Why {
 pub struct Drive {
     pub terms: Arc<Terms>,
     pub phase: Phase,
+    /// When it was begun, or resumed last.
     pub begun_at: Timestamp,
     /// There is a plan.
     pub is_planned: bool,
@@ -150,9 +155,9 @@ pub struct Drive {
     pub n_iterations: u32,
     pub n_failures: u32,
     pub n_idle: u32,
-    /// What it has cost on these terms, and in all, without what is under way.
+    /// What it has cost on these terms, without what is under way.
     pub spent: Spent,
-    pub spent_in_all: Spent,
+    pub totals: Totals,
     /// What no iteration was told yet, oldest first.
     pub messages: Vector<Message>,
     pub last_message: u32,
@@ -515,7 +520,7 @@ pub(crate) fn warned(says: &str) -> Event {
 /// Changes how a run is driven.
 pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
     match event {
-        Event::Begun { terms, resumes: _ } => {
+        Event::Begun { terms, resumes } => {
             // What was left in another place has nothing to do with the files in this one.
             let is_elsewhere = |was: &Drive| {
                 let several = |terms: &Terms| terms.workers > 1;
@@ -524,7 +529,9 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
             let was = drive.take();
             let carried = was.as_ref().filter(|was| !is_elsewhere(was));
             let carried = carried.map(|was| was.carried.clone()).unwrap_or_default();
-            let spent_in_all = was.as_ref().map(|was| was.spent_in_all).unwrap_or_default();
+            let totals = was.as_ref().map(|was| was.totals.clone());
+            let mut totals = totals.unwrap_or_else(|| Totals::new(record.at));
+            totals.n_resumes += u32::from(*resumes);
             *drive = Some(Drive {
                 terms: terms.clone(),
                 phase: Phase::Working,
@@ -538,7 +545,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 n_failures: 0,
                 n_idle: 0,
                 spent: Spent::default(),
-                spent_in_all,
+                totals,
                 messages: was.as_ref().map(|was| was.messages.clone()).unwrap_or_default(),
                 last_message: was.as_ref().map_or(0, |was| was.last_message),
                 stops_now: false,
@@ -570,7 +577,10 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
                 drive.warnings.pop_front();
             }
         }),
-        Event::Over { why } => change(drive, |drive| drive.phase = Phase::Over(why.clone())),
+        Event::Over { why } => change(drive, |drive| {
+            drive.totals.over(drive.begun_at, record.at);
+            drive.phase = Phase::Over(why.clone());
+        }),
     }
 }
 
@@ -593,7 +603,7 @@ impl Drive {
         self.n_failures = if is_lost { self.n_failures + 1 } else { 0 };
         self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
         self.spent.add_all(&end.spent);
-        self.spent_in_all.add_all(&end.spent);
+        self.totals.iteration_ended(open, end);
         if end.is_cut_off {
             // Whoever comes next is told again.
             self.messages = open.told.iter().chain(&self.messages).cloned().collect();

@@ -152,6 +152,12 @@ impl Iterations {
         self.current
     }
 
+    /// Returns the number of the newest iteration that has begun, if one has.
+    pub fn newest(&self) -> Option<u32> {
+        let begun = [self.open.keys().next_back(), self.ended.keys().next_back()];
+        begun.into_iter().flatten().max().copied()
+    }
+
     /// Returns the number of the iteration that somebody works in.
     pub fn number_of(&self, who: &PrincipalName) -> u32 {
         self.of(who).map_or(self.current, |open| open.number)

@@ -190,7 +190,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
             .map(|status| (status.as_str().to_owned(), json!(run.items.count(status))));
         json!({
             "name": name, "items": serde_json::Map::from_iter(counts), "notes": run.notes.len(),
-            "iteration": run.iterations.current(), "complete": run.completed_at.is_some(),
+            "iteration": runs::iteration(run), "complete": run.completed_at.is_some(),
             "phase": runs::phase(run), "under_way": run.is_driven(),
         })
     });

@@ -48,7 +48,7 @@ use agent_client_protocol_schema::v1::{
     LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer, NewSessionRequest,
     NewSessionResponse, PromptRequest,
 };
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ use crate::{config, tasks};
 
 /// JSON-RPC's codes, as far as we need them.
 const PARSE_ERROR: i64 = -32700;
+const METHOD_NOT_FOUND: i64 = -32601;
 const INTERNAL_ERROR: i64 = -32603;
 
 /// Speaks ACP until the input ends.
@@ -127,8 +128,11 @@ impl Agent {
                 }
             }
             (Some(method), Some(id)) => match self.answer(&method, message.params) {
-                Ok(result) => self.wire.answer(&id, &result).await,
-                Err(error) => self.wire.fail(&id, INTERNAL_ERROR, &format!("{error:#}")).await,
+                Some(Ok(result)) => self.wire.answer(&id, &result).await,
+                Some(Err(error)) => {
+                    self.wire.fail(&id, INTERNAL_ERROR, &format!("{error:#}")).await
+                }
+                None => self.wire.fail(&id, METHOD_NOT_FOUND, &format!("no method {method}")).await,
             },
             (Some(method), None) => {
                 if method == AGENT_METHOD_NAMES.session_cancel {
@@ -144,29 +148,38 @@ impl Agent {
         }
     }
 
-    fn answer(&self, method: &str, params: Value) -> anyhow::Result<Value> {
+    /// Returns the answer to a request, if there is such a method.
+    fn answer(&self, method: &str, params: Value) -> Option<anyhow::Result<Value>> {
         let names = AGENT_METHOD_NAMES;
         if method == names.initialize {
             let mcp = McpCapabilities::new().http(true);
             let can = AgentCapabilities::new().load_session(true).mcp_capabilities(mcp);
             let us = Implementation::new("scripted", env!("CARGO_PKG_VERSION"));
             let answer = InitializeResponse::new(ProtocolVersion::V1);
-            Ok(json!(answer.agent_capabilities(can).agent_info(us)))
+            Some(Ok(json!(answer.agent_capabilities(can).agent_info(us))))
         } else if method == names.session_new {
-            let NewSessionRequest { cwd, mcp_servers, .. } = read(params)?;
-            let session = Session::new(&self.state, cwd, http(mcp_servers));
-            let answer = NewSessionResponse::new(session.id.clone());
-            session.save()?;
-            *self.idle()? = Some(session);
-            Ok(json!(answer))
+            Some(self.new_session(params))
         } else if method == names.session_load {
-            let LoadSessionRequest { session_id, cwd, mcp_servers, .. } = read(params)?;
-            let session = Session::load(&self.state, &session_id.0, cwd, http(mcp_servers))?;
-            *self.idle()? = Some(session);
-            Ok(json!(LoadSessionResponse::new()))
+            Some(self.load_session(params))
         } else {
-            bail!("{method} is not offered")
+            None
         }
+    }
+
+    fn new_session(&self, params: Value) -> anyhow::Result<Value> {
+        let NewSessionRequest { cwd, mcp_servers, .. } = read(params)?;
+        let session = Session::new(&self.state, cwd, http(mcp_servers));
+        let answer = NewSessionResponse::new(session.id.clone());
+        session.save()?;
+        *self.idle()? = Some(session);
+        Ok(json!(answer))
+    }
+
+    fn load_session(&self, params: Value) -> anyhow::Result<Value> {
+        let LoadSessionRequest { session_id, cwd, mcp_servers, .. } = read(params)?;
+        let session = Session::load(&self.state, &session_id.0, cwd, http(mcp_servers))?;
+        *self.idle()? = Some(session);
+        Ok(json!(LoadSessionResponse::new()))
     }
 
     fn idle(&self) -> anyhow::Result<OwnedMutexGuard<Option<Session>>> {

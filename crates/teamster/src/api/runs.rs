@@ -73,9 +73,18 @@ pub(super) fn phase(run: &Run) -> &'static str {
     }
 }
 
-/// Returns what a run has cost on its terms, with what is under way.
+/// Returns the number of the iteration that a run is in, or was in last. Where the hub does not drive it, its workers begin
+/// the next one by ending the last.
+pub(super) fn iteration(run: &Run) -> Option<u32> {
+    match &run.drive {
+        Some(_) => run.iterations.newest(),
+        None => Some(run.iterations.current()),
+    }
+}
+
+/// Returns what a run has cost in all, with what is under way.
 fn spent_now(state: &teamster_core::State, run: &Run) -> Option<Spent> {
-    let mut sum = run.drive.as_ref()?.spent;
+    let mut sum = run.drive.as_ref()?.totals.spent;
     let agents = run.iterations.open().filter_map(|open| state.agents.get(open.agent.as_str()));
     agents.for_each(|agent| sum.add_all(&agent.spent));
     Some(sum)
@@ -105,16 +114,30 @@ pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> V
         Phase::Over(why) => Some(why.to_string()),
         Phase::Working | Phase::Paused | Phase::Stopping => None,
     });
+    let totals = drive.map(|drive| &drive.totals);
+    // Limits are given for the time since it was begun or resumed; what was used before is added to them.
+    let iterations_max = drive.and_then(|drive| {
+        let before = drive.totals.n_iterations - drive.n_iterations.min(drive.totals.n_iterations);
+        drive.terms.iterations.map(|most| most.saturating_add(before))
+    });
+    let budget = drive.and_then(|drive| {
+        let before = drive.totals.spent.microdollars.saturating_sub(drive.spent.microdollars);
+        drive.terms.microdollars.map(|most| most.saturating_add(before))
+    });
+    let resumed = drive.filter(|drive| drive.totals.n_resumes > 0);
     json!({
         "name": name.as_str(), "phase": phase(run), "why": why, "under_way": run.is_driven(),
         "items": serde_json::Map::from_iter(counts), "complete": run.completed_at.is_some(),
         "file": drive.map(|drive| &drive.terms.file), "directory": drive.map(|drive| &drive.terms.directory),
         "program": drive.map(|drive| &drive.terms.behaviour.program), "model": drive.map(|drive| &drive.terms.behaviour.model),
-        "workers": drive.map(|drive| drive.terms.workers), "iterations": drive.map(|drive| drive.n_iterations),
-        "iterations_max": drive.and_then(|drive| drive.terms.iterations), "next_iteration": run.iterations.current(),
-        "is_planned": drive.map(|drive| drive.is_planned), "begun_at": drive.map(|drive| drive.begun_at),
-        "spent": drive.map(|drive| drive.spent), "spent_in_all": drive.map(|drive| drive.spent_in_all),
-        "spent_now": spent_now(state, run), "budget_microdollars": drive.and_then(|drive| drive.terms.microdollars),
+        "workers": drive.map(|drive| drive.terms.workers), "iterations": totals.map(|totals| totals.n_iterations),
+        "iterations_max": iterations_max, "next_iteration": run.iterations.current(), "iteration": iteration(run),
+        "failed": totals.map(|totals| totals.n_failed), "commits": totals.map(|totals| totals.n_commits),
+        "is_planned": drive.map(|drive| drive.is_planned), "begun_at": totals.map(|totals| totals.begun_at),
+        "resumes": totals.map(|totals| totals.n_resumes), "resumed_at": resumed.map(|drive| drive.begun_at),
+        "worked_ms": totals.map(|totals| totals.worked_ms),
+        "since_resumed": resumed.map(|drive| json!({"iterations": drive.n_iterations, "spent": drive.spent})),
+        "spent": totals.map(|totals| totals.spent), "spent_now": spent_now(state, run), "budget_microdollars": budget,
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }

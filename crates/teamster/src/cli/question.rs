@@ -19,7 +19,7 @@ pub(super) struct QuestionsArgs {
     #[arg(short, long)]
     follow: bool,
 
-    /// Print JSON
+    /// Print a JSON array of questions; with --follow, one per line
     #[arg(long)]
     json: bool,
 }
@@ -52,14 +52,14 @@ pub(super) async fn list(data: &DataFiles, args: QuestionsArgs) -> anyhow::Resul
         let wait_ms = if first { 0 } else { WAIT_MS };
         let page = client.get(&format!("/api/questions?after={newest}&wait_ms={wait_ms}")).await?;
         let open = page["open"].as_array().context("the hub's answer is no list")?;
+        let past = page["settled"].as_array().into_iter().flatten().rev();
+        let past: Vec<&Value> = past.filter(|_| first && args.all).collect();
         if args.json && !args.follow {
-            let shown = if args.all { &page } else { &page["open"] };
-            return print(&shown.to_string());
+            let all: Value = past.into_iter().chain(open).cloned().collect();
+            return print(&all.to_string());
         }
-        if first && args.all {
-            for question in page["settled"].as_array().into_iter().flatten().rev() {
-                print(&settled(question))?;
-            }
+        for question in past {
+            print(&if args.json { question.to_string() } else { settled(question) })?;
         }
         for question in open.iter().filter(|question| number(question) > newest) {
             print(&if args.json { question.to_string() } else { shown(question, data) })?;

@@ -91,13 +91,18 @@ const RUNS_SHOWN: usize = 10;
 fn runs(text: &mut String, status: &Value, data: &DataFiles) {
     let all = || status["runs"].as_array().into_iter().flatten();
     let name = |run: &Value| run["name"].as_str().unwrap_or("?").to_owned();
+    // None has begun in a run that waits for its first agent.
+    let iteration = |run: &Value| match run["iteration"].as_u64() {
+        Some(number) => format!("iteration {number}, "),
+        None => String::new(),
+    };
     for run in all().filter(|run| run["under_way"] == true) {
         let (name, phase) = (name(run), run["phase"].as_str().unwrap_or("?"));
         let watch = data.call(&format!("watch {name}"));
         let _ = writeln!(
             text,
-            "run      {name}: {phase}, iteration {}, {}; `{watch}`",
-            run["iteration"],
+            "run      {name}: {phase}, {}{}; `{watch}`",
+            iteration(run),
             counts(&run["items"])
         );
     }
@@ -106,10 +111,10 @@ fn runs(text: &mut String, status: &Value, data: &DataFiles) {
         let complete = if run["complete"] == true { ", complete" } else { "" };
         let _ = writeln!(
             text,
-            "run      {}: {} (iteration {}, {} note(s){complete})",
+            "run      {}: {} ({}{} note(s){complete})",
             name(run),
             counts(&run["items"]),
-            run["iteration"],
+            iteration(run),
             run["notes"]
         );
     }

@@ -12,8 +12,10 @@ use crate::work::{Project, TEMPLATE, said};
 fn what_was_spent_stays_spent() {
     let project = Project::start("");
     project.write_aside("template.md", &format!("! usage 100 10 0.30\n{TEMPLATE}"));
-    let output = project.run(&["--budget", "0.5"]);
+    let output = project.run(&["--budget", "0.5", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let first = last_view(&output);
+    assert_eq!((&first["resumes"], &first["resumed_at"]), (&0.into(), &Value::Null));
     let output = project.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("give it more with --budget"), "{}", said(&output));
@@ -23,8 +25,24 @@ fn what_was_spent_stays_spent() {
     let output = project.run(&["--resume", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let view = last_view(&output);
-    assert_eq!(view["budget_microdollars"], 400_000, "{view:#}");
-    assert!(view["spent_in_all"]["microdollars"].as_u64() >= Some(1_200_000), "{view:#}");
+    // All of it is counted from the first beginning on, and so are the limits.
+    assert_eq!(view["budget_microdollars"], 1_300_000, "{view:#}");
+    assert_eq!(view["spent"]["microdollars"], 1_500_000, "{view:#}");
+    assert_eq!(view["since_resumed"]["spent"]["microdollars"], 600_000, "{view:#}");
+    // An agent that was ended for its budget may have finished its item before.
+    assert!(view["commits"].as_u64() >= Some(3), "{view:#}");
+    assert_eq!(view["iterations"], 5, "{view:#}");
+    assert_eq!((&view["begun_at"], &view["resumes"]), (&first["begun_at"], &2.into()));
+    assert!(view["worked_ms"].as_u64() > first["worked_ms"].as_u64(), "{view:#}");
+    let runs: Value =
+        serde_json::from_str(&project.world.hub.ok(&["runs", "--json"])).expect("it is a list");
+    assert_eq!((&runs[0]["iterations"], &runs[0]["spent"]), (&view["iterations"], &view["spent"]));
+    assert!(project.world.hub.ok(&["runs"]).contains("5 (resumed 2x)"));
+    let status: Value =
+        serde_json::from_str(&project.world.hub.ok(&["status", "--json"])).expect("it is one");
+    let named = status["runs"].as_array().into_iter().flatten().find(|run| run["name"] == "SPEC");
+    assert_eq!(named.map(|run| &run["iteration"]), Some(&view["iteration"]), "{status:#}");
+    assert_eq!(view["iteration"], 5);
 }
 
 /// Two projects have a file of the same name; neither is worked on in place of the other.

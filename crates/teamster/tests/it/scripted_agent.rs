@@ -402,3 +402,27 @@ fn the_page_tells_of_every_step_that_the_source_does() {
         assert!(told.into_iter().any(|told| told == word), "{word} is not on the page");
     }
 }
+
+/// Clients try methods that not every agent has; only this code tells them so.
+#[test]
+fn a_method_that_it_does_not_have_is_not_found() {
+    use std::io::{BufRead as _, Write as _};
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut agent = crate::hub::command(directory.path())
+        .arg("scripted-agent")
+        .env("TEAMSTER_SCRIPTED_STATE", directory.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = agent.stdin.take().expect("it is piped");
+    writeln!(stdin, r#"{{"jsonrpc":"2.0","id":7,"method":"session/set_model","params":{{}}}}"#)
+        .expect("it reads");
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(agent.stdout.take().expect("it is piped"));
+    stdout.read_line(&mut line).expect("it answers");
+    let answer: serde_json::Value = serde_json::from_str(&line).expect("it is JSON");
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32601)), "{answer}");
+    drop(stdin);
+    assert!(agent.wait().expect("it ends").success());
+}

@@ -63,6 +63,31 @@ fn a_person_allows_or_denies_what_a_program_asks() {
     assert!(all.contains("answered \"deny\" (as we said) by operator"), "{all}");
 }
 
+/// A script reads the same fields, whatever it asks for and whether there are any.
+#[test]
+fn questions_have_one_form_for_programs() {
+    let world = World::start(ASK);
+    let list = |flags: &[&str]| -> Vec<Value> {
+        let printed = world.hub.ok(&[&["questions", "--json"], flags].concat());
+        serde_json::from_str(&printed).expect("it is a list")
+    };
+    assert_eq!((list(&[]), list(&["--all"])), (vec![], vec![]));
+    world.draft("coder", "! ask to run cargo test\n! ask to run it again");
+    let first = question(&world);
+    assert_eq!(list(&[]), [first]);
+    world.hub.ok(&["answer", "Q-1", "allow"]);
+    let newer = |line: &str| line.contains("again");
+    let line = first_line(&world.hub, &["questions", "--follow", "--json"], newer);
+    let second: Value = serde_json::from_str(&line).expect("it is a question");
+    let all = list(&["--all"]);
+    assert_eq!((all.len(), &all[1]), (2, &second));
+    assert_eq!((&all[0]["id"], &all[0]["settled"]["by"]), (&json!("Q-1"), &json!("operator")));
+    let keys = |of: &Value| of.as_object().expect("it is one").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&all[0]), keys(&second));
+    let line = first_line(&world.hub, &["questions", "--follow", "--all", "--json"], |_| true);
+    assert_eq!(serde_json::from_str::<Value>(&line).expect("it is JSON"), all[0]);
+}
+
 #[test]
 fn rules_decide_before_people_do() {
     let rules = "[permissions]\ndeny = [\"*drop*\"]\nallow = [\"*tests*\"]\notherwise = \"ask\"\n";

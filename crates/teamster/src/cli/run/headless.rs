@@ -142,7 +142,8 @@ impl Follow<'_> {
         let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
         let mut tells = Tells::new(self.name, &data.call("answer"), show::parsed(view.clone())?);
         let since_ms = match self.on_signal {
-            OnSignal::Stop => view["begun_at"].as_i64(),
+            // What was said before it was resumed was shown then.
+            OnSignal::Stop => view["resumed_at"].as_i64().or_else(|| view["begun_at"].as_i64()),
             OnSignal::Leave => Some(SystemClock.now().0),
         };
         let mut printer = Printer::new(self.json, &tells);

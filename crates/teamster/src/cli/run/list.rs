@@ -62,7 +62,7 @@ pub(super) fn runs(runs: &[Value]) -> String {
             count("completed").to_string(),
             (count("remaining") + count("in_progress")).to_string(),
             blocked.unwrap_or_default(),
-            run["iterations"].as_u64().map(|n| n.to_string()).unwrap_or_default(),
+            iterations(run),
             spent.map(|spent| budget::cost(&spent)).unwrap_or_default(),
             time(&run["begun_at"]),
             time(&run["ended_at"]),
@@ -70,6 +70,15 @@ pub(super) fn runs(runs: &[Value]) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// How many it has had, and in how many goes.
+fn iterations(run: &Value) -> String {
+    match (run["iterations"].as_u64(), run["resumes"].as_u64()) {
+        (Some(n), Some(resumes @ 1..)) => format!("{n} (resumed {resumes}x)"),
+        (Some(n), Some(0) | None) => n.to_string(),
+        (None, _) => String::new(),
+    }
 }
 
 /// The items of a run, the most urgent first.
@@ -166,12 +175,12 @@ mod tests {
     fn runs_have_a_heading_and_their_cost() {
         let one = json!({
             "name": "SPEC", "phase": "working", "items": {"completed": 2, "cancelled": 1, "remaining": 3, "blocked": 1},
-            "iterations": 4, "spent": Spent { microdollars: 1_500_000, n_priced: 3, ..Spent::default() }, "file": "/p/SPEC.md",
+            "iterations": 4, "resumes": 2, "spent": Spent { microdollars: 1_500_000, n_priced: 3, ..Spent::default() }, "file": "/p/SPEC.md",
         });
         let two = json!({"name": "default", "phase": "open", "items": {"remaining": 1}});
         expect![[r#"
-            name     phase    done  open  blocked  iterations  cost   begun  ended  spec
-            SPEC     working  2     3     1        4           $1.50                /p/SPEC.md
+            name     phase    done  open  blocked  iterations      cost   begun  ended  spec
+            SPEC     working  2     3     1        4 (resumed 2x)  $1.50                /p/SPEC.md
             default  open     0     1"#]]
         .assert_eq(&runs(&[one, two]));
     }

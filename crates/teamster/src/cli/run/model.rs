@@ -20,9 +20,18 @@ pub(super) struct Run {
     pub(super) program: Option<String>,
     pub(super) model: Option<String>,
     pub(super) workers: Option<u32>,
+    /// The one that it is in, or was in last.
+    pub(super) iteration: Option<u32>,
     pub(super) iterations: Option<u32>,
     pub(super) iterations_max: Option<u32>,
+    pub(super) failed: Option<u32>,
+    pub(super) commits: Option<u32>,
+    /// When it was begun first, and resumed last.
     pub(super) begun_at: Option<i64>,
+    pub(super) resumed_at: Option<i64>,
+    pub(super) resumes: Option<u32>,
+    /// How long it was under way until it was over last.
+    pub(super) worked_ms: Option<i64>,
     pub(super) spent: Option<Spent>,
     pub(super) budget_microdollars: Option<u64>,
     pub(super) item_list: Vec<Item>,
@@ -121,7 +130,7 @@ impl Run {
         self.workers.unwrap_or(1).max(seen)
     }
 
-    /// What it has cost on these terms, with what is under way.
+    /// What it has cost in all, with what is under way.
     pub(super) fn spent(&self) -> Spent {
         let mut sum = self.spent.unwrap_or_default();
         self.open.iter().filter_map(|open| open.spent.as_ref()).for_each(|more| sum.add_all(more));
@@ -130,10 +139,11 @@ impl Run {
 
     /// How long it was worked on, in milliseconds.
     pub(super) fn took_ms(&self, now: Timestamp) -> Option<i64> {
-        let begun = self.begun_at?;
-        let last = self.ended.iter().map(|ended| ended.ended_at).max();
-        let until = if self.is_over() { last.unwrap_or(begun) } else { now.0 };
-        Some(until.saturating_sub(begun).max(0))
+        let begun = self.resumed_at.or(self.begun_at)?;
+        let before = self.worked_ms.unwrap_or_default();
+        // Its agents may still be ending after it is over.
+        let since = if self.under_way { now.0.saturating_sub(begun).max(0) } else { 0 };
+        Some(before.saturating_add(since))
     }
 
     pub(super) fn messages(&self) -> &[Message] {

@@ -8,10 +8,11 @@ use ratatui::widgets::{Clear, Paragraph};
 
 use super::model::{Asks, Mode, Model, Pane, Top, Writes};
 use super::stream::Look;
+use teamster_core::Timestamp;
 use teamster_core::spending::dollars;
 
-use crate::cli::budget;
 use crate::cli::screen::{clean, clean_line, cut, fill, starts_hub, width, wrap};
+use crate::cli::{budget, local_time};
 
 /// Where there are fewer columns, the side bar is below.
 const SIDE_FROM_COLUMNS: u16 = 66;
@@ -175,14 +176,15 @@ fn head(model: &Model, columns: usize) -> Line<'static> {
         true => ("the hub is gone; trying again".to_owned(), Look::Bad),
         false => (phase, look),
     };
-    let number = run.open.iter().map(|open| open.number).max();
-    let number = number.or_else(|| run.ended.first().map(|ended| ended.number));
     let most = match (run.iterations, run.iterations_max) {
         (Some(used), Some(most)) => format!(" ({used} of {most})"),
         (Some(_) | None, None) | (None, Some(_)) => String::new(),
     };
-    let number = number.map(|n| format!(" · iteration {n}{most}")).unwrap_or_default();
-    let took = run.took_ms(model.now).map(|ms| format!(" · {}", duration(ms)));
+    let number = run.iteration.map(|n| format!(" · iteration {n}{most}")).unwrap_or_default();
+    let since = run.begun_at.filter(|_| run.resumes > Some(0));
+    let since = since.map(|at| local_time(Timestamp(at)).chars().take(16).collect::<String>());
+    let since = since.map(|at| format!(" since {at}")).unwrap_or_default();
+    let took = run.took_ms(model.now).map(|ms| format!(" · {}{since}", duration(ms)));
     let spent = run.spent();
     let cost = budget::cost(&spent);
     let cost = match run.budget_microdollars {

@@ -7,9 +7,9 @@ use teamster_core::Timestamp;
 use teamster_core::spending::dollars;
 
 use super::tells::span;
-use crate::cli::budget;
 use crate::cli::run::model::Run;
 use crate::cli::screen::{clean_line, cut};
+use crate::cli::{budget, local_time};
 
 /// Maximum length of a blocked item; of one that is about a refused merge, which names every file that is in the way; and of
 /// a sentence about what is left.
@@ -40,11 +40,8 @@ pub(super) fn of(run: &Run, view: &Value) -> String {
     let mut row = |title: &str, what: &str| {
         let _ = write!(text, "\n  {title:<11} {what}");
     };
-    let ended = run.ended.iter().filter(|ended| ended.ended_at >= begun_at && !ended.plans);
-    let n_failed = ended.clone().filter(|ended| ended.failed.is_some()).count();
-    let n_commits = ended.filter(|ended| ended.commit.is_some()).count();
-    let n_iterations = run.iterations.unwrap_or_default();
-    let mut iterations = n_iterations.to_string();
+    let (n_failed, n_commits) = (run.failed.unwrap_or_default(), run.commits.unwrap_or_default());
+    let mut iterations = run.iterations.unwrap_or_default().to_string();
     if let Some(max) = run.iterations_max {
         let _ = write!(iterations, " of {max}");
     }
@@ -52,9 +49,7 @@ pub(super) fn of(run: &Run, view: &Value) -> String {
         let _ = write!(iterations, ", {n_failed} failed");
     }
     row("iterations", &iterations);
-    // Only the newest are at hand.
-    let more = if n_iterations as usize > run.ended.len() { "at least " } else { "" };
-    row("commits", &format!("{more}{n_commits}"));
+    row("commits", &n_commits.to_string());
     row("items", &items);
     for item in blocked.iter().take(BLOCKED_MAX) {
         let line = format!("{} is blocked: {}", item.id, clean_line(&item.content));
@@ -74,6 +69,10 @@ pub(super) fn of(run: &Run, view: &Value) -> String {
     );
     if let Some(took_ms) = run.took_ms(Timestamp(begun_at)) {
         row("time", &span(took_ms));
+    }
+    if let Some(n @ 1..) = run.resumes {
+        let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        row("since", &format!("{}, resumed {times}", local_time(Timestamp(begun_at))));
     }
     let left = view["left"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for (n, left) in left.enumerate() {
@@ -108,13 +107,7 @@ mod tests {
                 {"id": "TAS-5", "content": format!("For the person: in the way: {}", "y ".repeat(60)), "status": "blocked",
                  "branch": "teamster/run-SPEC/iteration-3"},
             ],
-            "ended": [
-                {"number": 3, "ended_at": 3_700_000, "failed": "why not"},
-                {"number": 2, "ended_at": 60_000, "commit": "abc"},
-                {"number": 1, "ended_at": 50_000, "commit": "def"},
-                {"number": 0, "plans": true, "ended_at": 40_000},
-                {"number": 7, "ended_at": 500, "commit": "of an earlier time"},
-            ],
+            "failed": 1, "commits": 2, "worked_ms": 3_699_000,
             "left": ["the branch teamster/run-SPEC/iteration-3 is not on main", "README has changes that nobody committed"],
         });
         expect![[r#"
@@ -129,6 +122,13 @@ mod tests {
               left        the branch teamster/run-SPEC/iteration-3 is not on main
                           README has changes that nobody committed"#]]
         .assert_eq(&shown(&view));
+        // It counts from its first beginning on.
+        (view["resumes"], view["resumed_at"]) = (json!(2), json!(2_000));
+        let resumed = shown(&view);
+        assert!(
+            resumed.contains("since       ") && resumed.contains(", resumed 2 times"),
+            "{resumed}"
+        );
         // A list that nobody works off has no end, and no way to go on with it.
         view["begun_at"] = Value::Null;
         expect!["SPEC: 1 done, 1 open, 2 blocked, 1 cancelled; nobody works it off"]

@@ -101,7 +101,7 @@ impl Tells {
                 Some("queued") => Start::Due,
                 _ => Start::Done,
             };
-            let begun_at = Timestamp(run.begun_at.unwrap_or_default());
+            let begun_at = Timestamp(run.resumed_at.or(run.begun_at).unwrap_or_default());
             let (number, worker) = (open.number, open.worker);
             tells.begins(&open.agent, Place::new(number, worker, open.plans, begun_at, start));
         }

@@ -27,7 +27,7 @@ fn run() -> Value {
     items[2]["depends_on"] = json!(["TAS-1"]);
     json!({
         "name": "SPEC", "phase": "working", "under_way": true, "directory": "/home/ann/project", "workers": 2, "program": "claude", "model": "opus",
-        "iterations": 1, "iterations_max": 9, "begun_at": 1_000, "spent": spent(120_000), "budget_microdollars": 5_000_000,
+        "iteration": 3, "iterations": 1, "iterations_max": 9, "begun_at": 1_000, "spent": spent(120_000), "budget_microdollars": 5_000_000,
         "item_list": items,
         "notes": [
             {"id": "NOT-1", "type": "tip", "content": "remember the milk", "iteration": 0},
