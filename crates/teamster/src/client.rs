@@ -136,7 +136,7 @@ impl Client {
     async fn find(data: &DataFiles) -> anyhow::Result<Option<HubFile>> {
         let found = async {
             loop {
-                let Some(pid) = holder(data) else { return None };
+                let pid = holder(data)?;
                 let file = HubFile::read(data).ok().flatten();
                 if let Some(hub) = file.filter(|hub| hub.pid == pid) {
                     return Some(hub);
