@@ -64,6 +64,8 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
+    // Whatever else dies when memory runs out, the log has its writer. Only root may ask for this.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let state = config::state_root().ok();
     let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())

@@ -369,6 +369,16 @@ async fn an_agent_gets_the_environment_and_the_files_it_should() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn agents_die_before_the_hub_when_memory_runs_out() {
+    let world = World::new();
+    for isolation in offered(ALL).await {
+        let mut agent = world.launch(shell("cat /proc/self/oom_score_adj", isolation)).await;
+        assert_eq!(rest(&mut agent).await, "500\n", "{isolation}");
+    }
+}
+
 /// Arguments can be read by everyone on the machine.
 #[tokio::test]
 async fn a_launcher_shows_nothing_of_what_it_launches() {
