@@ -127,6 +127,9 @@ pub struct Started {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
+    /// What a person has to do first, if the program says that nobody is logged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login_missing: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -328,6 +331,8 @@ pub struct Begin {
     pub nonce: u128,
     /// How the program takes its MCP servers.
     pub transport: Transport,
+    /// Whether the program is asked for its login before it can be prompted, where that takes a request of its own.
+    pub checks_login: bool,
     /// The login methods that fit the program's environment, for programs that want to be told one.
     pub logins: Vec<String>,
     /// The names of the environment variables that are set for the program beside the usual few.

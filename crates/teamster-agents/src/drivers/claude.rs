@@ -74,6 +74,10 @@ struct Streamed {
     thought: bool,
 }
 
+/// Shown to a person whose Claude Code has neither a login nor a key.
+const LOGIN_MISSING: &str =
+    "it is not logged in; run `claude` and log in, or set ANTHROPIC_API_KEY";
+
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Initialize,
@@ -220,6 +224,11 @@ impl Claude {
                     name: "claude".to_owned(),
                     version: clipped(version, LABEL_BYTES_MAX),
                 });
+                let account = &answer["account"];
+                let without_login = word(&account["tokenSource"]) == "none"
+                    && account["apiKeySource"].is_null()
+                    && word(&account["apiProvider"]) == "firstParty";
+                self.started.login_missing = without_login.then(|| LOGIN_MISSING.to_owned());
                 let models = answer["models"].as_array().into_iter().flatten();
                 let models = models.filter_map(|model| name(&model["value"]));
                 self.started.models = models.take(MODELS_MAX).collect();

@@ -92,6 +92,7 @@ pub struct Codex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Initialize,
+    Account,
     Resume,
     New,
     Turn,
@@ -197,10 +198,17 @@ impl Codex {
         match (asked, outcome) {
             (Asked::Initialize, Ok(_)) => {
                 out.send(&json_rpc::notification("initialized", &Value::Null));
-                match self.begin.resume.as_ref().map(|resume| resume.session.clone()) {
-                    Some(session) => self.resume(&session, out),
-                    None => self.open(out),
+                if self.begin.checks_login {
+                    let params = json!({"refreshToken": false});
+                    self.ask(Asked::Account, "account/read", &params, out);
+                } else {
+                    self.begin_thread(out);
                 }
+            }
+            // Versions that do not know the question are as good.
+            (Asked::Account, outcome) => {
+                self.started.login_missing = outcome.ok().and_then(login_missing);
+                self.begin_thread(out);
             }
             (Asked::New, Ok(result)) => self.opened(result, false, out),
             (Asked::Resume, Ok(result)) => self.opened(result, true, out),
@@ -219,6 +227,13 @@ impl Codex {
             // Its end is told later.
             (Asked::Turn, Ok(_)) => {}
             (Asked::Turn, Err(failure)) => self.turn_failed(&failure.to_string(), out),
+        }
+    }
+
+    fn begin_thread(&mut self, out: &mut Out) {
+        match self.begin.resume.as_ref().map(|resume| resume.session.clone()) {
+            Some(session) => self.resume(&session, out),
+            None => self.open(out),
         }
     }
 
@@ -294,11 +309,27 @@ impl Codex {
             }),
             model: model.filter(|model| model.len() <= ID_BYTES_MAX),
             models: Vec::new(),
+            login_missing: self.started.login_missing.take(),
         };
         // It holds a token, which nobody needs any more.
         self.begin = Begin::default();
         out.event(Event::Started(self.started.clone()));
     }
+}
+
+/// Reads the answer to `account/read`: a provider of its own needs no account.
+fn login_missing(answer: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Account {
+        #[serde(default)]
+        account: Value,
+        #[serde(default)]
+        requires_openai_auth: bool,
+    }
+    let Account { account, requires_openai_auth } = serde_json::from_str(answer).ok()?;
+    let is_missing = account.is_null() && requires_openai_auth;
+    is_missing.then(|| "it is not logged in; run `codex login`".to_owned())
 }
 
 /// The turn: what the program says while it works, and how it ends.

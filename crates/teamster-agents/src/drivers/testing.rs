@@ -126,7 +126,7 @@ impl Player {
 }
 
 /// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID`, `alone` (without our MCP server), `bridge` (it can
-/// be had over stdio too), `http`, `stdio`, `login METHOD` and `set VARIABLE`.
+/// be had over stdio too), `http`, `stdio`, `checks-login`, `login METHOD` and `set VARIABLE`.
 fn begin(rest: &str) -> Begin {
     let mut words = rest.split(' ');
     let server = McpServer {
@@ -157,6 +157,7 @@ fn begin(rest: &str) -> Begin {
                     environment: vec![("TEAMSTER_MCP_TOKEN".to_owned(), "t-1".to_owned())],
                 });
             }
+            "checks-login" => begin.checks_login = true,
             "http" => begin.transport = Transport::Http,
             "stdio" => begin.transport = Transport::Stdio,
             "login" => begin.logins.push(words.next().unwrap().to_owned()),

@@ -1,20 +1,28 @@
-//! Tries a program out: starts it, shakes hands, and ends it.
+//! Tries a program out: starts it with our tools, shakes hands, sees whether it lists them, and ends it.
+
+mod door;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::agent::{Begin, Event, Started};
+use serde::Serialize;
+use teamster_agents::agent::{Begin, Event, McpServer, Started};
 use teamster_agents::dialogue::Dialogue;
 use teamster_agents::isolation::Probe;
 use teamster_agents::launch::Launch;
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
-use super::launching::{HANDSHAKE_PATIENCE, driver, filled, grace, prepared};
+use self::door::Door;
+pub use self::door::Reached;
+use super::launching::{HANDSHAKE_PATIENCE, driver, filled, grace, offer, prepared};
 use crate::programs::Program;
 use crate::settings::Mcp;
-use crate::{secret, tasks};
+use crate::{config, secret, tasks};
+
+/// How long a program may take to list our tools once it can be prompted. Some connect only with their first prompt.
+const TOOLS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a program that was tried out may take to end; then it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(30);
@@ -54,17 +62,45 @@ pub async fn probe() -> anyhow::Result<Probe> {
     Ok(Trial::new()?.supervisor.probe(&id("probe")).await)
 }
 
-/// Starts a program and shakes hands with it; returns what it says of itself, or what went wrong.
-pub async fn check(
-    program: &Program,
-    path: PathBuf,
-    mcp: &Mcp,
-) -> anyhow::Result<Result<Started, String>> {
+/// What a trial of a program showed.
+#[derive(Debug, Serialize)]
+pub struct Checked {
+    /// What it says of itself.
+    pub started: Option<Started>,
+    /// Why it cannot work, if it cannot.
+    pub failed: Option<String>,
+    /// How far it got with our tools.
+    pub tools: Reached,
+    /// The end of its stderr, if it failed.
+    pub last_words: Option<String>,
+    /// The variables that it takes a key or a login from, if none of them is set.
+    pub unset: Vec<String>,
+}
+
+/// Starts a program with our tools and shakes hands with it.
+pub async fn check(program: &Program, path: PathBuf, mcp: &Mcp) -> anyhow::Result<Checked> {
     let trial = Trial::new()?;
+    let door = Door::open().await?;
     let isolation = trial.supervisor.probe(&id("probe")).await.best();
-    let directory = std::env::temp_dir();
+    // Its own: programs read what they find in their directory.
+    let directory = trial.directory.join("work");
+    std::fs::create_dir_all(&directory)?;
     let launch = filled(Launch::new(id("check"), path, isolation), program, None, mcp, &directory);
-    let begin = Begin { directory, nonce: secret::nonce(), ..Begin::default() };
+    let server = McpServer {
+        name: "teamster".into(),
+        url: door.url.clone(),
+        headers: vec![("Authorization".into(), format!("Bearer {}", door.token))],
+        tool_timeout: None,
+        bridge: None,
+    };
+    let mut begin = Begin {
+        directory,
+        mcp_servers: vec![server],
+        nonce: secret::nonce(),
+        checks_login: true,
+        ..Begin::default()
+    };
+    offer(&mut begin, program, &launch);
     let mut driver = driver(program);
     let launch = prepared(launch, driver.as_mut(), &begin);
     let started = trial.supervisor.launch(launch).await?;
@@ -79,16 +115,22 @@ pub async fn check(
                 break;
             }
             Event::NotStarted { message } => {
-                let stderr = process.stderr_tail();
-                outcome = Err(match stderr.trim() {
-                    "" => message,
-                    said => format!("{message}; its stderr ends with: {said}"),
-                });
+                outcome = Err(message);
                 break;
             }
             _ => {}
         }
     }
+    if outcome.is_ok() {
+        // It may say things meanwhile, and must not wait for a reader.
+        let talk = async { while dialogue.next().await.is_some() {} };
+        tokio::select! {
+            () = door.listed() => {}
+            () = talk => {}
+            () = tokio::time::sleep(TOOLS_PATIENCE) => {}
+        }
+    }
+    let tools = door.reached();
     dialogue.close();
     process.end(grace(program));
     let ended = async {
@@ -108,5 +150,49 @@ pub async fn check(
         process.kill();
         process.exited().await;
     }
-    Ok(outcome)
+    let (started, failed) = match outcome {
+        Ok(started) => {
+            let failed = started.login_missing.clone();
+            (Some(started), failed)
+        }
+        Err(why) => (None, Some(why)),
+    };
+    // Whole only now that it has ended.
+    let last_words = failed.as_ref().map(|_| plain(&process.stderr_tail()));
+    let last_words = last_words.filter(|words| !words.is_empty());
+    Ok(Checked { started, failed, tools, last_words, unset: unset(program) })
+}
+
+/// Returns a program's output without the sequences by which it colours a terminal.
+fn plain(output: &str) -> String {
+    let mut plain = String::with_capacity(output.len());
+    let mut rest = output;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        let is_end = |c: char| c.is_ascii_alphabetic();
+        rest = after.split_once(is_end).map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    plain.retain(|c| c == '\n' || !c.is_control());
+    plain.trim().to_owned()
+}
+
+/// Returns the variables by which a program can get a key or a login, if none of them is set.
+fn unset(program: &Program) -> Vec<String> {
+    let is_key = |name: &String| {
+        ["_KEY", "_TOKEN", "_CREDENTIALS"].iter().any(|ending| name.ends_with(ending))
+    };
+    let keys: Vec<String> = program.pass.iter().map(ToString::to_string).filter(is_key).collect();
+    if keys.iter().any(|name| config::is_set(name)) { Vec::new() } else { keys }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_not_last_words() {
+        assert_eq!(plain("\u{1b}[31mERROR\u{1b}[0m no\r\n key\n"), "ERROR no\n key");
+        assert_eq!(plain("\u{1b}["), "");
+    }
 }

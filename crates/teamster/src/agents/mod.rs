@@ -47,7 +47,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::check::{check, probe};
+pub use self::check::{Checked, Reached, check, probe};
 pub use self::live::Live;
 use self::queue::InLine;
 pub use self::queue::{Queue, Waits};

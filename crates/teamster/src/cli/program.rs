@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
+use teamster_agents::agent::Started;
 use teamster_agents::process;
 use tokio::io::AsyncReadExt;
 
 use super::config::SettingsArgs;
 use super::print;
+use crate::agents::{self, Reached};
+use crate::config;
 use crate::programs::Known;
-use crate::{agents, config};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ProgramArgs {
@@ -24,7 +26,7 @@ pub(super) struct ProgramArgs {
 enum Verb {
     /// List the programs, and where each was found
     List(ListArgs),
-    /// Start a program, shake hands with it, and end it
+    /// Start a program with the hub's tools, and report whether it can work
     Check(CheckArgs),
 }
 
@@ -71,33 +73,53 @@ async fn check(args: CheckArgs) -> anyhow::Result<()> {
     let settings = args.settings.read()?.settings;
     let chosen = settings.programs.choose(Some(&args.name), &config::search_path());
     let (known, path) = chosen.map_err(anyhow::Error::msg)?;
-    let outcome = agents::check(known.program, path.clone(), &settings.mcp).await?;
+    let checked = agents::check(known.program, path.clone(), &settings.mcp).await?;
     if args.json {
-        let (started, failed) = match &outcome {
-            Ok(started) => (Some(started), None),
-            Err(why) => (None, Some(why)),
-        };
-        print(
-            &json!({"name": known.name, "path": path, "started": started, "failed": failed})
-                .to_string(),
-        )?;
-        return if outcome.is_ok() { Ok(()) } else { Err(super::Refused.into()) };
+        let mut shown = serde_json::to_value(&checked)?;
+        (shown["name"], shown["path"]) = (json!(known.name), json!(path));
+        print(&shown.to_string())?;
+        return if checked.failed.is_none() { Ok(()) } else { Err(super::Refused.into()) };
     }
-    match outcome {
-        Ok(started) => {
-            let itself = started.program.map_or_else(
-                || "it does not say what it is".to_owned(),
-                |program| format!("{} {}", program.name, program.version),
-            );
-            let resumes = if started.can_resume { "can" } else { "cannot" };
-            let model = started.model.map(|model| format!(", model {model}")).unwrap_or_default();
-            print(&format!(
-                "{} works: {itself}{model}; its sessions {resumes} be resumed",
-                known.name
-            ))
+    if let Some(started) = &checked.started {
+        print(&report(known, started, &checked))?;
+    }
+    match checked.failed {
+        None => Ok(()),
+        Some(why) => {
+            let words = checked.last_words.map(|words| format!("\nits last words:\n{words}"));
+            anyhow::bail!("{} cannot work: {why}{}", known.name, words.unwrap_or_default())
         }
-        Err(why) => anyhow::bail!("{} does not work: {why}", known.name),
     }
+}
+
+/// Returns what a trial showed of a program that started, a line for each part.
+fn report(known: Known<'_>, started: &Started, checked: &agents::Checked) -> String {
+    let version = started.program.as_ref().map_or_else(
+        || "version unknown".to_owned(),
+        |program| format!("{} {}", program.name, program.version),
+    );
+    let model = started.model.as_ref().map(|model| format!(", model {model}")).unwrap_or_default();
+    let tools = match checked.tools {
+        Reached::Listed => "connected to the hub's tools and listed them",
+        Reached::Connected => "connected to the hub's tools",
+        Reached::Nothing => "not connected yet; it connects with its first prompt, or not at all",
+    };
+    let login = if started.login_missing.is_some() {
+        "missing".to_owned()
+    } else if checked.unset.is_empty() {
+        "a key is set, or none is needed; whether it is valid shows with the first prompt"
+            .to_owned()
+    } else {
+        format!("none of {} is set; its own login was not checked", checked.unset.join(", "))
+    };
+    let sessions = if started.can_resume && known.program.load_session {
+        "can be resumed"
+    } else {
+        "cannot be resumed; after a restart of the hub its agents begin anew"
+    };
+    let lines = [("tools", tools), ("login", login.as_str()), ("sessions", sessions)];
+    let lines = lines.map(|(name, text)| format!("\n  {name:<9} {text}")).concat();
+    format!("{} starts: {version}{model}{lines}", known.name)
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {

@@ -331,8 +331,11 @@ fn the_demonstration_ends_well_and_leaves_nothing() {
 }
 
 #[test]
-fn a_program_is_checked_by_shaking_hands() {
-    let world = World::start("[programs.broken]\ncommand = \"/bin/false\"\n");
+fn a_program_is_checked_with_our_tools() {
+    let world = World::start(
+        "[programs.broken]\ncommand = \"/bin/false\"\n\
+         [programs.noisy]\ncommand = \"/bin/ls\"\nargs = [\"/no/such/file\"]\n",
+    );
     let run = |name: &str| {
         let mut check = command(&world.home.path().join("other"));
         check.env("HOME", world.home.path()).env("TMPDIR", world.home.path());
@@ -341,10 +344,17 @@ fn a_program_is_checked_by_shaking_hands() {
     };
     let works = run("scripted");
     assert!(works.status.success(), "{works:?}");
-    assert!(String::from_utf8_lossy(&works.stdout).starts_with("scripted works: "), "{works:?}");
+    let said = String::from_utf8_lossy(&works.stdout);
+    assert!(said.starts_with("scripted starts: "), "{said}");
+    // It connects only when it calls a tool.
+    assert!(said.contains("tools     not connected yet"), "{said}");
     let broken = run("broken");
     assert!(!broken.status.success());
-    assert!(String::from_utf8_lossy(&broken.stderr).contains("broken does not work"), "{broken:?}");
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("broken cannot work"), "{broken:?}");
+    let noisy = run("noisy");
+    assert!(!noisy.status.success());
+    let said = String::from_utf8_lossy(&noisy.stderr);
+    assert!(said.contains("its last words:\n") && said.contains("/no/such/file"), "{said}");
 }
 
 #[test]

@@ -141,13 +141,22 @@ async fn codex_goes_on_in_a_new_process_after_the_hub_was_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_shakes_hands_with_codex() {
+async fn a_check_sees_codex_list_our_tools_and_miss_its_login() {
     let model = ScriptedModel::start([]).await;
     let Some(driven) = Driven::start(&["codex"], "", &model) else { return };
     let output = driven.person().args(["program", "check", "codex"]).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     expect![[r#"
-        codex works: codex 0.166.0, model scripted; its sessions can be resumed
+        codex starts: codex 0.166.0, model scripted
+          tools     connected to the hub's tools and listed them
+          login     a key is set, or none is needed; whether it is valid shows with the first prompt
+          sessions  can be resumed
     "#]]
     .assert_eq(&String::from_utf8_lossy(&output.stdout));
+    // Without a provider of its own it needs an account.
+    std::fs::remove_file(driven.home.path().join(".codex/config.toml")).expect("it is there");
+    let output = driven.person().args(["program", "check", "codex"]).output().expect("it starts");
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("codex cannot work: it is not logged in; run `codex login`"), "{said}");
 }

@@ -41,6 +41,11 @@ fn a_handshake_that_fails_says_why() {
 }
 
 #[test]
+fn a_program_without_a_login_says_so() {
+    check(expect_file!["sessions/login_missing.txt"]);
+}
+
+#[test]
 fn oddities_are_noted_and_harm_nobody() {
     check(expect_file!["sessions/oddities.txt"]);
 }

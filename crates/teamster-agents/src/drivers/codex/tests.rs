@@ -29,6 +29,11 @@ fn a_usage_limit_is_told_with_its_end() {
 }
 
 #[test]
+fn a_program_without_a_login_says_so() {
+    check(expect_file!["sessions/login_missing.txt"]);
+}
+
+#[test]
 fn oddities_are_noted_and_harm_nobody() {
     check(expect_file!["sessions/oddities.txt"]);
 }
