@@ -55,9 +55,11 @@ fn programs_that_are_built_in() {
           load true, wait 50 s
           COPILOT_AUTO_UPDATE=false
           COPILOT_MODEL=MODEL
-        fast-agent: ["acp", "--shell", "--model", "MODEL"]
+        fast-agent: ["acp", "--shell"]
           ends by Stdin in 5 s
           load true, wait 50 s
+          FAST_AGENT_HOME=~/.fast-agent
+          FAST_AGENT_MODEL=MODEL
         gemini: ["--acp", "-m", "MODEL"]
           ends by Sigterm in 5 s
           load false, wait 300 s
