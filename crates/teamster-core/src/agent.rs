@@ -170,6 +170,8 @@ pub struct Agent {
     pub ending_why: Option<Why>,
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
+    /// Why its last process failed, until another one is ready.
+    pub failure: Option<Arc<str>>,
 }
 
 /// Where an agent waits, and how long.
@@ -394,8 +396,21 @@ impl Agents {
     }
 
     /// Has one that lasts put to sleep, if it does not sleep yet.
-    pub(crate) fn put_to_sleep(&self, id: &AgentId) -> Vec<Event> {
-        self.kill(id, &Why::ToSleep)
+    pub(crate) fn put_to_sleep(&self, id: &AgentId, at_once: bool) -> Vec<Event> {
+        if !at_once {
+            return self.kill(id, &Why::ToSleep);
+        }
+        let why = Why::ToSleepAtOnce;
+        let mut events = self.kill(id, &why);
+        // One that is being ended gets no more time for it.
+        let has_time = |agent: &&Arc<Agent>| {
+            agent.phase == Phase::Ending && agent.ending_why.as_ref() != Some(&why)
+        };
+        let ending = self.by_id.get(id).filter(has_time);
+        events.extend(
+            ending.map(|agent| Event::KillAsked { id: agent.id.clone(), why: why.clone() }),
+        );
+        events
     }
 
     /// Returns the events that `command` causes, or why it is refused. A draft and an admission concern other nouns too
@@ -617,7 +632,13 @@ impl Agents {
                 self.change(id, |agent| agent.phase = Phase::Asleep);
             }
             Event::Woken { id } => self.change(id, |agent| agent.phase = Phase::Queued),
-            Event::Slept { id, .. } => self.change(id, |agent| {
+            Event::Slept { id, why } => self.change(id, |agent| {
+                agent.failure = match why {
+                    SleepWhy::Failed { says } | SleepWhy::NotStarted { says } => {
+                        Some(failure(says))
+                    }
+                    SleepWhy::Idle | SleepWhy::Room | SleepWhy::Asked | SleepWhy::Changed => None,
+                };
                 agent.phase = Phase::Asleep;
                 agent.token = None;
                 agent.parked = None;
@@ -664,6 +685,7 @@ impl Agents {
             Event::Begun { id, session } => {
                 self.change(id, |agent| {
                     agent.session = Some(session.clone());
+                    agent.failure = None;
                     agent.ready_in = agent.incarnation;
                 });
             }
@@ -671,7 +693,8 @@ impl Agents {
                 self.change_with_above(id, |agent| agent.n_turns += 1);
                 self.change(id, |agent| agent.has_open_turn = true);
             }
-            Event::Interrupted { id, blameless, .. } => self.change(id, |agent| {
+            Event::Interrupted { id, blameless, why } => self.change(id, |agent| {
+                agent.failure = (!blameless).then(|| failure(why));
                 agent.phase = Phase::Queued;
                 agent.token = None;
                 agent.queued_at = Some(record.at);
@@ -718,6 +741,7 @@ impl Agents {
             ending_why: None,
             ended_at: None,
             outcome: None,
+            failure: None,
         };
         let above: Vec<AgentId> = self.above(&agent).map(|above| above.id.clone()).collect();
         for above in &above {
@@ -751,6 +775,11 @@ impl Agents {
             self.children.remove(&(parent.clone(), oldest));
         }
     }
+}
+
+/// Returns as much of a failure's words as is kept, without what would steer a terminal.
+fn failure(says: &str) -> Arc<str> {
+    text::beginning(&text::plain(says), ENTRY_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub const CHAIN_LENGTH_MAX: u32 = 8;
 pub const CHAIN_TOTAL_MAX: u32 = 50;
 /// As much as is kept of why there is no answer.
 pub(crate) const WHY_BYTES_MAX: usize = 2_000;
+/// How long an answer waits for a caller that stopped waiting and asks the same again: the longest wait of a call.
+const JOIN_MS: i64 = 60 * 60 * 1_000;
 /// So many messages may be sent in one conversation within [`RATE_MS`].
 pub const RATE_MAX: usize = 60;
 pub const RATE_MS: i64 = 60 * 60 * 1_000;
@@ -129,6 +131,8 @@ pub struct Tell {
     pub chain: Chain,
     /// Whoever told waits for the answer.
     pub is_awaited: bool,
+    /// Whoever told waited for the answer, and stopped.
+    pub is_left: bool,
     /// The agent that told, if it is one that can be told the answer when it no longer waits.
     pub asker: Option<Asker>,
     /// The message that this one brings the answer to.
@@ -200,6 +204,8 @@ pub enum Command {
         to: String,
         from: Option<String>,
         all: bool,
+        /// Kills the process instead of asking it to end.
+        at_once: bool,
     },
     /// Takes a message back that is not begun.
     Cancel {
@@ -350,6 +356,41 @@ impl Conversations {
         })
     }
 
+    /// Returns the message that a caller sends again with the same words: one that is under way, or was answered after the
+    /// caller had stopped waiting for it.
+    pub(crate) fn same(&self, new: &NewTell, id: ConversationId, cx: &Context) -> Option<&Tell> {
+        let message = new.message.trim();
+        let conversation = self.by_id.get(&id)?;
+        let shown = conversation.tells.iter().rev().filter(|id| Some(**id) > conversation.cleared);
+        let mut told = shown.filter_map(|id| self.tells.get(id));
+        let is_kept = |tell: &Tell| match &tell.progress {
+            Progress::Queued | Progress::Active { .. } => true,
+            Progress::Settled { how: How::Completed, at, .. } => {
+                let is_unread = tell.is_left && !tell.is_delivered;
+                is_unread && Some(tell.id) > conversation.read && cx.now.0 - at.0 <= JOIN_MS
+            }
+            Progress::Settled { how: How::Terminated { .. } | How::Cancelled, .. } => false,
+        };
+        let is_same = |tell: &&Arc<Tell>| {
+            tell.by == cx.caller.principal && tell.answer_to.is_none() && &*tell.message == message
+        };
+        told.find(is_same).filter(|tell| is_kept(tell)).map(|tell| &**tell)
+    }
+
+    /// Returns the event that hides the messages of a conversation up to the first that is not settled, or that `may_go`
+    /// keeps; none if there is nothing to hide.
+    pub(crate) fn clear(
+        &self,
+        conversation: &Conversation,
+        may_go: impl Fn(&Tell) -> bool,
+    ) -> Option<Event> {
+        let goes =
+            |id: &&TellId| self.tells.get(*id).is_none_or(|tell| tell.is_settled() && may_go(tell));
+        let up_to = conversation.tells.iter().take_while(goes).last().copied();
+        let is_new = up_to > conversation.cleared;
+        is_new.then_some(Event::Cleared { conversation: conversation.id, up_to })
+    }
+
     /// Returns the message that an agent acts on, or acted on last.
     pub(crate) fn cause_of(&self, agent: &AgentId) -> Option<TellId> {
         let conversation = self.of_agent(agent)?;
@@ -406,8 +447,7 @@ impl Conversations {
             }
             Command::Clear { conversation } => {
                 let conversation = self.visible(*conversation, &cx.caller)?;
-                let up_to = conversation.tells.back().copied();
-                Ok(vec![Event::Cleared { conversation: conversation.id, up_to }])
+                Ok(self.clear(conversation, |_| true).into_iter().collect())
             }
             Command::Begin { agent, last_record: after, .. } => {
                 let conversation =
@@ -488,6 +528,7 @@ impl Conversations {
                     at: record.at,
                     chain: *chain,
                     is_awaited: *is_awaited,
+                    is_left: false,
                     asker: asker.clone(),
                     answer_to: *answer_to,
                     is_delivered: false,
@@ -511,7 +552,15 @@ impl Conversations {
                 });
                 self.forget(*conversation);
             }
-            Event::Left { id, .. } => self.change_tell(*id, |tell| tell.is_awaited = false),
+            Event::Left { id, .. } => self.change_tell(*id, |tell| {
+                tell.is_awaited = false;
+                tell.is_left = true;
+            }),
+            Event::Joined { id, is_awaited, asker, .. } => self.change_tell(*id, |tell| {
+                tell.is_awaited = *is_awaited;
+                tell.is_left = false;
+                tell.asker.clone_from(asker);
+            }),
             Event::Read { conversation, up_to } => {
                 self.change(*conversation, |conversation| conversation.read = Some(*up_to));
             }

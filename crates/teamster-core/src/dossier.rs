@@ -9,12 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, AgentId, Agents};
 use crate::compaction::Fate;
+use crate::run::Runs;
+use crate::text::beginning;
 use crate::{DossierName, Record, Summary, Timestamp};
 
 /// As many dossiers as a workspace may have.
 pub const DOSSIERS_MAX: usize = 100_000;
 /// As much of earlier results as an agent is told: what it can read at once, beside its own task.
 pub const CONTEXT_BYTES_MAX: usize = 32 * 1024;
+/// As much as is kept of the prompt that a dossier was opened with.
+pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
+/// Maximum iteration summaries in a context, the newest.
+const SUMMARIES_MAX: usize = 10;
+/// Maximum bytes of one of them.
+const SUMMARY_BYTES_MAX: usize = 700;
+/// Maximum bytes of the request in a context: quoting makes it longer.
+const QUOTED_BYTES_MAX: usize = 18 * 1024;
 /// A dossier's name begins with this many words of the first prompt.
 const WORDS_MAX: usize = 5;
 const WORDS_BYTES_MAX: usize = 30;
@@ -29,6 +39,8 @@ pub struct Dossier {
     pub name: DossierName,
     /// The first line of the prompt that it was opened with.
     pub description: Arc<str>,
+    /// That prompt, if it is longer.
+    pub request: Option<Arc<str>>,
     pub opened_at: Timestamp,
     /// Oldest first.
     pub agents: Vector<AgentId>,
@@ -37,7 +49,13 @@ pub struct Dossier {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Opened { name: DossierName, description: Arc<str> },
+    Opened {
+        name: DossierName,
+        description: Arc<str>,
+        /// The whole prompt, if the description is only a part of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<Arc<str>>,
+    },
 }
 
 /// The view of all dossiers.
@@ -68,10 +86,15 @@ impl Dossiers {
 
     /// Returns the event that opens a dossier of this name, unless there is one.
     pub(crate) fn open(&self, name: &DossierName, prompt: &str) -> Option<Event> {
-        let description = prompt.trim().lines().next().unwrap_or_default();
-        let description = description.chars().take(200).collect::<String>().into();
-        (!self.by_name.contains_key(name))
-            .then(|| Event::Opened { name: name.clone(), description })
+        let prompt = prompt.trim();
+        let line = prompt.lines().next().unwrap_or_default();
+        let description: Arc<str> = line.chars().take(200).collect::<String>().into();
+        let request = (*description != *prompt).then(|| beginning(prompt, REQUEST_BYTES_MAX));
+        (!self.by_name.contains_key(name)).then(|| Event::Opened {
+            name: name.clone(),
+            description,
+            request,
+        })
     }
 
     /// Returns a name for a dossier that is opened with this prompt: its first words, and a number.
@@ -98,9 +121,14 @@ impl Dossiers {
     }
 
     pub(crate) fn apply(&mut self, event: &Event, record: &Record) {
-        let Event::Opened { name, description } = event;
-        let (description, opened_at) = (description.clone(), record.at);
-        let dossier = Dossier { name: name.clone(), description, opened_at, agents: Vector::new() };
+        let Event::Opened { name, description, request } = event;
+        let dossier = Dossier {
+            name: name.clone(),
+            description: description.clone(),
+            request: request.clone(),
+            opened_at: record.at,
+            agents: Vector::new(),
+        };
         self.by_name.insert(name.clone(), Arc::new(dossier));
         self.names.push_back(name.clone());
     }
@@ -115,8 +143,12 @@ impl Dossiers {
 
 impl Dossier {
     /// Tells what was asked and what came of it, in at most [`CONTEXT_BYTES_MAX`] bytes; the newest results stay.
-    pub fn context(&self, agents: &Agents) -> String {
-        let head = format!("## Task History\n\n### Original Request\n> {}\n", self.description);
+    pub fn context(&self, agents: &Agents, runs: &Runs) -> String {
+        // Quoted, so that nothing in it looks like a part of this text.
+        let request = self.request.as_ref().unwrap_or(&self.description).replace('\n', "\n> ");
+        let request = beginning(&request, QUOTED_BYTES_MAX);
+        let mut head = format!("## Task History\n\n### Original Request\n> {request}\n");
+        head.push_str(&self.iterations(agents, runs));
         let mut room = CONTEXT_BYTES_MAX.saturating_sub(head.len() + 200);
         let mut parts = Vec::new();
         let mut n_left_out = 0;
@@ -139,6 +171,27 @@ impl Dossier {
                 writeln!(text, "\n({n_left_out} earlier results are left out for their length)");
         }
         text.extend(parts.into_iter().rev());
+        text
+    }
+}
+
+impl Dossier {
+    /// Returns what the iterations of a run wrote down for those after them, if the dossier is a run's.
+    fn iterations(&self, agents: &Agents, runs: &Runs) -> String {
+        let newest = self.agents.iter().rev().find_map(|id| agents.get(id.as_str()));
+        let Some(run) = newest.and_then(|agent| agent.draft.run.as_ref()) else {
+            return String::new();
+        };
+        let iterations = &runs.get(run).iterations;
+        let newest: Vec<_> = iterations.summaries().rev().take(SUMMARIES_MAX).collect();
+        if newest.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n### Iterations\n".to_owned();
+        for (number, summary) in newest.iter().rev() {
+            let said = beginning(&summary.text.replace('\n', "\n  "), SUMMARY_BYTES_MAX);
+            let _ = writeln!(text, "- #{number} ({}): {said}", summary.by);
+        }
         text
     }
 }
@@ -170,8 +223,14 @@ impl Event {
         Fate::Kept
     }
 
+    /// Returns how much text the event carries, for bounds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let Self::Opened { description, request, .. } = self;
+        description.len() + request.as_ref().map_or(0, |request| request.len())
+    }
+
     pub(crate) fn summary(&self) -> Summary {
-        let Self::Opened { name, description } = self;
+        let Self::Opened { name, description, .. } = self;
         Summary::new("add", format!("dossier {name} opened: {description}"))
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use teamster_core::agent::AgentId;
+use teamster_core::grant::{Grant, Grants};
 use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::token::Token;
@@ -16,6 +17,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, Refusal, State, Timestamp, text};
 use tokio::sync::mpsc;
 
+use crate::Set;
 use crate::access::{Scope, allowed, shown};
 use crate::ask::{Answers, Ask, Capability, Client};
 use crate::catalogue::{Catalogue, Entry};
@@ -206,6 +208,7 @@ const BEFORE_THE_DOOR: Duration = Duration::from_secs(5);
 pub struct Call<'a> {
     hub: &'a dyn Hub,
     caller: Caller,
+    grants: &'a Grants,
     key: Option<Key>,
     request: &'a Request,
     pub(crate) scope: &'a Scope,
@@ -257,6 +260,16 @@ impl Call<'_> {
     /// Returns the process of an agent's program, if it is known.
     pub(crate) fn pid(&self, agent: &AgentId) -> Option<u32> {
         self.hub.pid(agent)
+    }
+
+    /// Returns the end of what an agent's program wrote to stderr.
+    pub(crate) fn stderr(&self, agent: &AgentId) -> String {
+        self.hub.stderr(agent)
+    }
+
+    /// Says whether the caller has a whole tool set.
+    pub(crate) fn has_all(&self, set: Set) -> bool {
+        [Grant::Full, Grant::Set(set.name().into())].iter().any(|grant| self.grants.has(grant))
     }
 
     /// Returns records of an agent's transcript, oldest first.
@@ -367,7 +380,8 @@ async fn run(
     if let Err(wrong) = check_objects(&entry.schema, arguments) {
         return Ok(Outcome::Answer(failed(entry, &wrong)));
     }
-    let call = Call { hub, caller: Caller::of(token), key, request, scope };
+    let grants = &token.grants;
+    let call = Call { hub, caller: Caller::of(token), grants, key, request, scope };
     // A panic in one tool is a bug in that tool; its caller is told, and nobody else notices.
     let answer = match AssertUnwindSafe((entry.run)(&call, arguments)).catch_unwind().await {
         Ok(Ok(Reply::Text(text))) => succeeded(vec![Block::text(text)], None),

@@ -74,6 +74,9 @@ pub trait Hub: Send + Sync + 'static {
     /// Returns the process of an agent's program, if there is one and it is known.
     fn pid(&self, agent: &AgentId) -> Option<u32>;
 
+    /// Returns the end of what an agent's program wrote to stderr, without what would steer a terminal.
+    fn stderr(&self, agent: &AgentId) -> String;
+
     /// Returns records of an agent's transcript, oldest first.
     fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>>;
 

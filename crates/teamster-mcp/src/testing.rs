@@ -113,6 +113,10 @@ impl Hub for TestHub {
         None
     }
 
+    fn stderr(&self, _agent: &teamster_core::agent::AgentId) -> String {
+        String::new()
+    }
+
     fn records(
         &self,
         _asked: crate::hub::Asked,

@@ -271,7 +271,7 @@ async fn prepare(
     ensure_token(hub, &data.operator_token(), operator, Kind::Operator, Grants::everything())
         .await?;
     let agent = PrincipalName::parse(api::DEFAULT_AGENT)?;
-    let grants = Grants::new([Grant::Full, Grant::Main]);
+    let grants = Grants::new([Grant::Full]);
     ensure_token(hub, &data.agent_token(), agent, Kind::Agent, grants).await?;
     if named || hub.state().yaks.prefix().is_none() {
         let prefix = yak::Command::SetPrefix { prefix: project.to_owned() };

@@ -97,6 +97,8 @@ pub enum Why {
     OutOfTime,
     /// It is to sleep.
     ToSleep,
+    /// The same without time to end: its process is killed.
+    ToSleepAtOnce,
 }
 
 /// Why one that lasts has no process any more.
@@ -237,6 +239,7 @@ impl Event {
                     Why::WithParent => "the one above it ends",
                     Why::OutOfTime => "its time is over",
                     Why::ToSleep => "it is to sleep",
+                    Why::ToSleepAtOnce => "it is to sleep at once",
                 };
                 Summary::new("free", format!("agent {id} ends: {why}"))
             }

@@ -94,7 +94,7 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         "ann",
         draft("lead", "Build the thing\nand more"),
         expect![[r#"
-            {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing"}}}
+            {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing","request":"Build the thing\nand more"}}}
             {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null}}}}"#]],
     );
     check(
@@ -315,12 +315,14 @@ fn a_dossier_tells_what_came_of_it_within_bounds() {
         given.by(who, command);
     }
     given.by("hub", end("coder-2"));
-    let context = |state: &State| state.dossiers.after(0).next().unwrap().context(&state.agents);
+    let context =
+        |state: &State| state.dossiers.after(0).next().unwrap().context(&state.agents, &state.runs);
     expect![[r#"
         ## Task History
 
         ### Original Request
         > Build the thing
+        > and more
 
         ### Previous Work
 
@@ -352,6 +354,36 @@ fn a_dossier_tells_what_came_of_it_within_bounds() {
     assert!(context.len() <= crate::dossier::CONTEXT_BYTES_MAX, "{}", context.len());
     assert!(context.contains("earlier results are left out"), "{context}");
     assert!(context.contains("(coder-9, failed)"), "{context}");
+}
+
+/// Of a prompt of several lines, those who came later were told the first 200 characters.
+#[test]
+fn a_dossier_keeps_the_whole_request_within_bounds() {
+    let request = |prompt: &str| {
+        let mut given = Given::ann_and_bob();
+        for (who, command) in a_team() {
+            given.by(who, command);
+        }
+        let new = NewAgent {
+            role: "coder".into(),
+            prompt: prompt.into(),
+            dossier: Some("longer".into()),
+            directory: None,
+            default_directory: "/work".into(),
+            limits: AskedLimits::default(),
+        };
+        given.by("ann", Any::Agent(Command::Draft(new)));
+        let dossier = given.state.dossiers.get("longer").unwrap();
+        (dossier.description.to_string(), dossier.context(&given.state.agents, &given.state.runs))
+    };
+    let (description, context) = request("port the list\n\n## Keep\nits order");
+    assert_eq!(description, "port the list");
+    assert!(context.ends_with("Original Request\n> port the list\n> \n> ## Keep\n> its order\n"));
+    let long = "x".repeat(3_000);
+    assert!(request(&long).1.contains(&long));
+    let context = request(&"line\n".repeat(10_000)).1;
+    assert!(context.len() <= crate::dossier::CONTEXT_BYTES_MAX, "{}", context.len());
+    assert!(context.len() > crate::dossier::REQUEST_BYTES_MAX, "{}", context.len());
 }
 
 #[test]

@@ -69,12 +69,20 @@ impl Conversations {
         own.map(|conversation| self.unread(conversation).count()).sum()
     }
 
+    /// Says whether an answer was neither waited for nor read.
+    pub(crate) fn is_unread(&self, tell: &Tell) -> bool {
+        let read = self.by_id.get(&tell.conversation).and_then(|one| one.read);
+        Some(tell.id) > read
+            && tell.is_settled()
+            && !tell.is_awaited
+            && !tell.is_delivered
+            && tell.answer_to.is_none()
+    }
+
     pub(super) fn unread(&self, conversation: &Conversation) -> impl Iterator<Item = &Arc<Tell>> {
         let read = conversation.read;
         let late = conversation.tells.iter().rev().take_while(move |id| Some(**id) > read);
         let late = late.filter_map(|id| self.tells.get(id));
-        late.filter(|tell| {
-            tell.is_settled() && !tell.is_awaited && !tell.is_delivered && tell.answer_to.is_none()
-        })
+        late.filter(|tell| self.is_unread(tell))
     }
 }

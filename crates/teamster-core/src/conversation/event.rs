@@ -35,6 +35,14 @@ pub enum Event {
         id: TellId,
         conversation: ConversationId,
     },
+    /// The same message was sent again while it was under way, and is not told twice.
+    Joined {
+        id: TellId,
+        conversation: ConversationId,
+        is_awaited: bool,
+        #[serde(default)]
+        asker: Option<Asker>,
+    },
     Read {
         conversation: ConversationId,
         up_to: TellId,
@@ -67,6 +75,7 @@ impl Event {
             Self::Opened { id, .. } => *id,
             Self::Told { conversation, .. }
             | Self::Left { conversation, .. }
+            | Self::Joined { conversation, .. }
             | Self::Read { conversation, .. }
             | Self::Begun { conversation, .. }
             | Self::Settled { conversation, .. }
@@ -81,6 +90,7 @@ impl Event {
             Self::Settled { answer, .. } => answer.len(),
             Self::Opened { .. }
             | Self::Left { .. }
+            | Self::Joined { .. }
             | Self::Read { .. }
             | Self::Begun { .. }
             | Self::Cleared { .. } => 0,
@@ -98,6 +108,7 @@ impl Event {
             Self::Opened { .. }
             | Self::Told { .. }
             | Self::Left { .. }
+            | Self::Joined { .. }
             | Self::Begun { .. }
             | Self::Settled { .. } => Fate::Kept,
         }
@@ -116,6 +127,9 @@ impl Event {
             }
             Self::Left { id, .. } => {
                 Summary::new("edit", format!("{id} is no longer waited for; its answer is kept"))
+            }
+            Self::Joined { id, .. } => {
+                Summary::new("edit", format!("{id} was sent again, and is answered once"))
             }
             Self::Read { conversation, up_to } => {
                 Summary::new("edit", format!("{conversation} was read up to {up_to}"))

@@ -419,7 +419,7 @@ fn chains_end() {
             }
         }
     }
-    expect![[r#"Some((7, "this message would be number 9 of a chain in which each was caused by the one before; finish with what you know instead of telling somebody again"))"#]].assert_eq(&format!("{refused:?}"));
+    expect![[r#"Some((13, "this message would be number 9 of a chain in which each was caused by the one before; finish with what you know instead of telling somebody again"))"#]].assert_eq(&format!("{refused:?}"));
 }
 
 /// Whatever goes wrong again and again, each time costs a message: nothing is begun for ever.
@@ -584,7 +584,7 @@ fn one_that_wakes_up_is_ready_when_its_program_says_so() {
 /// Otherwise those who talk to it afterwards would wait for ever.
 #[test]
 fn one_that_is_put_to_sleep_when_its_account_is_used_up_has_not_ended() {
-    let sleep = Command::Sleep { to: "api".into(), from: None, all: false };
+    let sleep = Command::Sleep { to: "api".into(), from: None, all: false, at_once: false };
     let park = agent::Command::Park {
         id: id("api-1"),
         incarnation: 1,
@@ -654,4 +654,158 @@ fn why_there_is_no_answer_steers_no_terminal() {
         panic!("{tell:?}")
     };
     assert_eq!((&**why, &**answer), ("failed ]0;pwnx", "[2Jfine"));
+}
+
+fn ready(name: &str, incarnation: u32) -> (&'static str, Any) {
+    let begin = agent::Command::Begin { id: id(name), incarnation, session: "s".into() };
+    ("hub", Any::Agent(begin))
+}
+
+fn cleared(given: &Given) -> Option<u32> {
+    given.state.conversations.get(ConversationId(1)).unwrap().cleared.map(|tell| tell.0)
+}
+
+/// Answers to open messages were hidden from those who read them later.
+#[test]
+fn nothing_is_cleared_past_a_message_that_is_not_settled() {
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_talk() {
+        given.by(who, command);
+    }
+    let clear = || Any::Conversation(Command::Clear { conversation: ConversationId(1) });
+    // The first is being answered.
+    given.by("wendy", clear());
+    assert_eq!(cleared(&given), None);
+    given.by("hub", settle("api-1", 1, 1).1);
+    given.by("wendy", clear());
+    assert_eq!(cleared(&given), Some(1));
+    // The second waits behind it, and a third that was taken back stands behind that.
+    given.by("wendy", tell("api", "third"));
+    given.by("wendy", Any::Conversation(Command::Cancel { tell: TellId(3) }));
+    given.by("wendy", clear());
+    assert_eq!(cleared(&given), Some(1));
+    given.by("hub", begin("api-1", 1).1);
+    given.by("hub", settle("api-1", 1, 2).1);
+    given.by("wendy", clear());
+    assert_eq!(cleared(&given), Some(3));
+}
+
+#[test]
+fn waking_clears_only_what_was_read_and_only_if_the_team_sleeps() {
+    let wake = || Any::Conversation(Command::Wake { to: "api".into(), from: None, clear: true });
+    let sleep = |incarnation| {
+        let why = agent::SleepWhy::Idle;
+        Any::Agent(agent::Command::Sleep { id: id("api-1"), incarnation, why })
+    };
+    let mut given = Given::ann_and_bob();
+    for (who, command) in a_talk() {
+        given.by(who, command);
+    }
+    given.by("hub", ready("api-1", 1).1);
+    given.by("hub", settle("api-1", 1, 1).1);
+    given.by("wendy", wake());
+    assert_eq!(cleared(&given), None, "it is awake");
+    // The answer to the second comes after its asker has stopped waiting.
+    given.by("hub", begin("api-1", 1).1);
+    given.by("hub", Any::Conversation(Command::Leave { tell: TellId(2) }));
+    given.by("hub", settle("api-1", 1, 2).1);
+    given.by("hub", sleep(1));
+    given.by("wendy", wake());
+    assert_eq!(cleared(&given), Some(1), "the second answer was not read");
+    given.by("hub", admit("api-1", 51).1);
+    given.by("hub", sleep(2));
+    given.by("wendy", Any::Conversation(Command::Read { conversation: ConversationId(1) }));
+    given.by("wendy", wake());
+    assert_eq!(cleared(&given), Some(2));
+}
+
+/// A client that had given up waiting and asked again told the team twice.
+#[test]
+fn the_same_words_join_the_message_that_is_under_way() {
+    check(
+        a_talk(),
+        "wendy",
+        tell("api", " and now? "),
+        expect![[
+            r#"{"conversation":{"joined":{"id":2,"conversation":1,"is_awaited":true,"asker":null}}}"#
+        ]],
+    );
+    let others = [("wendy", "other words"), ("eve", "and now?")];
+    for (who, words) in others {
+        let mut given = Given::ann_and_bob();
+        for (who, command) in a_talk() {
+            given.by(who, command);
+        }
+        given.by(who, tell("api", words));
+        assert!(given.state.conversations.tell(TellId(3)).is_some(), "{who}: {words}");
+    }
+}
+
+#[test]
+fn an_answer_that_came_too_late_is_there_for_whoever_asks_the_same_again() {
+    let left = || Any::Conversation(Command::Leave { tell: TellId(1) });
+    let is_new = |commands: Vec<(&'static str, Any)>| {
+        let mut given = Given::ann_and_bob();
+        for (who, command) in [a_talk(), commands, vec![("wendy", tell("api", "status?"))]].concat()
+        {
+            given.by(who, command);
+        }
+        let first = given.state.conversations.tell(TellId(1)).unwrap();
+        let is_new = given.state.conversations.tell(TellId(3)).is_some();
+        assert!(is_new || (first.is_awaited && !first.is_left));
+        is_new
+    };
+    let settled = || settle("api-1", 1, 1);
+    let read = || Any::Conversation(Command::Read { conversation: ConversationId(1) });
+    assert!(!is_new(vec![("hub", left())]), "it is under way");
+    assert!(!is_new(vec![("hub", left()), settled()]), "nobody has heard the answer");
+    assert!(is_new(vec![settled()]), "its asker has heard the answer");
+    assert!(is_new(vec![("hub", left()), settled(), ("wendy", read())]), "it was read");
+    let sleep = Command::Sleep { to: "api".into(), from: None, all: false, at_once: false };
+    let ended =
+        agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: agent::SleepWhy::Asked };
+    let terminated =
+        vec![("hub", left()), ("wendy", Any::Conversation(sleep)), ("hub", Any::Agent(ended))];
+    assert!(is_new(terminated), "there is no answer");
+}
+
+/// `force` did not end a process that took its time.
+#[test]
+fn what_is_put_to_sleep_at_once_has_no_more_time_to_end() {
+    let sleep = |all, at_once| {
+        Any::Conversation(Command::Sleep { to: "api".into(), from: None, all, at_once })
+    };
+    let asked = || expect![[r#"{"agent":{"kill_asked":{"id":"api-1","why":"to_sleep_at_once"}}}"#]];
+    check(a_talk(), "wendy", sleep(false, true), asked());
+    let ending = [a_talk(), vec![("wendy", sleep(false, false))]].concat();
+    check(ending.clone(), "wendy", sleep(false, true), asked());
+    check(ending, "wendy", sleep(false, false), expect!["nothing"]);
+    let at_once = [a_talk(), vec![("wendy", sleep(false, true))]].concat();
+    check(at_once, "wendy", sleep(false, true), expect!["nothing"]);
+    // Not those that others talk to.
+    check(a_talk(), "ann", sleep(false, true), expect!["nothing"]);
+    check(
+        a_talk(),
+        "wendy",
+        sleep(true, true),
+        expect!["refused: only an operator may do this for the conversations of others"],
+    );
+}
+
+#[test]
+fn why_a_process_failed_is_known_until_another_is_ready() {
+    let says: Arc<str> = "it did not start: no \u{1b}key".into();
+    let why = agent::SleepWhy::NotStarted { says };
+    let failed = agent::Command::Sleep { id: id("api-1"), incarnation: 1, why };
+    let mut given = Given::ann_and_bob();
+    for (who, command) in [a_talk(), vec![("hub", Any::Agent(failed))]].concat() {
+        given.by(who, command);
+    }
+    let failure = |given: &Given| given.state.agents.get("api-1").unwrap().failure.clone();
+    assert_eq!(failure(&given).as_deref(), Some("it did not start: no key"));
+    for (who, command) in [("wendy", tell("api", "again?")), admit("api-1", 51), ready("api-1", 2)]
+    {
+        given.by(who, command);
+    }
+    assert_eq!(failure(&given), None);
 }

@@ -622,6 +622,19 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 11: 768 bytes, 3fafe40edcf65637"]
+    expect_test::expect!["format 12: 793 bytes, f5664c3835457c8f"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
+}
+
+/// What the iterations of a run wrote down stands in its dossier, with the spec that they work on.
+#[test]
+fn the_dossier_of_a_run_has_its_spec_and_its_summaries() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let state = &world.given.state;
+    let dossier = state.dossiers.get("run-default").unwrap();
+    let context = dossier.context(&state.agents, &state.runs);
+    let spec = &world.run().drive.as_ref().unwrap().terms.spec;
+    let head = format!("> run default\n> \n> {spec}\n\n### Iterations\n- #0 (");
+    assert!(context.contains(&head) && context.contains("): did it\n"), "{head}\n{context}");
 }

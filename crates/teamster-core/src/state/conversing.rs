@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Context, State};
-use crate::conversation::{self, Partner};
+use crate::conversation::{self, Partner, Tell};
 use crate::team::Team;
 use crate::token::Kind;
 use crate::{Event, PrincipalName, Refusal, agent};
@@ -49,6 +49,7 @@ impl State {
                 }
                 conversation::Event::Opened { .. }
                 | conversation::Event::Told { .. }
+                | conversation::Event::Joined { .. }
                 | conversation::Event::Read { .. }
                 | conversation::Event::Begun { .. }
                 | conversation::Event::Cleared { .. } => None,
@@ -104,6 +105,14 @@ impl State {
                     agent: agent.id.clone(),
                     incarnation: agent.incarnation,
                 });
+                if let Some(tell) = self.conversations.same(new, id, cx) {
+                    return Ok(vec![Event::Conversation(conversation::Event::Joined {
+                        id: tell.id,
+                        conversation: id,
+                        is_awaited: tell.is_awaited || new.is_awaited,
+                        asker: asker.or_else(|| tell.asker.clone()),
+                    })]);
+                }
                 // What a team's agent drafted tells on behalf of what it is about.
                 let cause = self.agents.of_caller(&cx.caller).and_then(|agent| {
                     let own = self.conversations.cause_of(&agent.id);
@@ -118,16 +127,20 @@ impl State {
                 let from = self.partner(from.as_deref(), &cx.caller)?;
                 let team = self.team(to)?;
                 let (id, agent, mut events) = self.open(&from, team)?;
-                if *clear && let Some(conversation) = self.conversations.get(id) {
-                    let up_to = conversation.tells.back().copied();
-                    let cleared = conversation::Event::Cleared { conversation: id, up_to };
-                    let is_new = conversation.cleared != up_to;
-                    events.extend(is_new.then_some(Event::Conversation(cleared)));
+                let woken = self.wake(&agent);
+                // Of a team that is awake, somebody may be about to read.
+                if *clear
+                    && woken.is_some()
+                    && let Some(conversation) = self.conversations.get(id)
+                {
+                    let is_read = |tell: &Tell| !self.conversations.is_unread(tell);
+                    let cleared = self.conversations.clear(conversation, is_read);
+                    events.extend(cleared.map(Event::Conversation));
                 }
-                events.extend(self.wake(&agent));
+                events.extend(woken);
                 Ok(events)
             }
-            conversation::Command::Sleep { to, from, all } => {
+            conversation::Command::Sleep { to, from, all, at_once } => {
                 if *all && cx.caller.kind == Kind::Agent {
                     return Err(conversation::Refusal::OperatorsOnly.into());
                 }
@@ -140,7 +153,8 @@ impl State {
                     }
                     false => own.map(|one| one.agent.clone()).into_iter().collect(),
                 };
-                let events = agents.iter().flat_map(|agent| self.agents.put_to_sleep(agent));
+                let events =
+                    agents.iter().flat_map(|agent| self.agents.put_to_sleep(agent, *at_once));
                 Ok(self.with_endings(events.collect()))
             }
             conversation::Command::Leave { .. } if cx.caller.kind != Kind::Hub => {

@@ -92,7 +92,8 @@ impl State {
                     hooks: crate::text::beginning(hooks, drive::HOOKS_BYTES_MAX),
                 };
                 let dossier = crate::DossierName::new(format!("run-{name}"));
-                let opened = self.dossiers.open(&dossier, &format!("run {name}"));
+                let request = format!("run {name}\n\n{}", drive.terms.spec);
+                let opened = self.dossiers.open(&dossier, &request);
                 let events = opened.map(Event::Dossier).into_iter();
                 let events = events.chain([Event::Agent(drafted)]);
                 Ok(events.chain([of_run(run::Event::Iteration(begun))]).collect())

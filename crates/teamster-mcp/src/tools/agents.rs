@@ -199,7 +199,7 @@ impl Tool for KillAgent {
 
 pub(crate) struct ListAgents;
 
-/// List the agents that are under way or queued.
+/// List the agents that are under way or queued. If you may draft agents, those of others are listed too.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListAgentsArgs {
@@ -217,12 +217,18 @@ impl Tool for ListAgents {
         let state = cx.state();
         let start = start_of(args.cursor.as_deref())?;
         let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
-        let visible = live.filter(|agent| state.agents.is_visible(agent, cx.caller()));
-        let entries = visible.skip(start).map(|agent| {
-            json!({
+        let is_own = |agent: &Agent| state.agents.is_visible(agent, cx.caller());
+        let sees_all = cx.has_all(Set::Agents);
+        let listed = live.filter(|agent| sees_all || is_own(agent));
+        let entries = listed.skip(start).map(|agent| {
+            let mut shown = json!({
                 "id": agent.id.as_str(), "role": agent.role.as_str(), "taskSlug": agent.draft.dossier.as_str(),
-                "startedAt": agent.started_at.map(iso), "status": agent.phase.as_str(),
-            })
+                "status": agent.phase.as_str(),
+            });
+            if is_own(agent) {
+                shown["startedAt"] = agent.started_at.map(iso).into();
+            }
+            shown
         });
         Ok(page("agents", start, entries))
     }
@@ -282,6 +288,6 @@ impl Tool for GetTaskContext {
                 format!("Task \"{slug}\" not found; list_tasks shows those there are"),
             )
         })?;
-        Ok(Reply::Json(json!({"context": dossier.context(&state.agents)})))
+        Ok(Reply::Json(json!({"context": dossier.context(&state.agents, &state.runs)})))
     }
 }

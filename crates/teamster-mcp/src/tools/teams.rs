@@ -128,7 +128,7 @@ fn tells<'a>(
 pub(crate) struct TeamTell;
 
 /// Tell another project's agent something and get its answer. Without waitForResponse, or after the timeout, read the
-/// answer later with team_cache_read and the sessionId.
+/// answer later with team_cache_read and the sessionId. On status "working", make the same call again to go on waiting.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct TeamTellArgs {
@@ -169,9 +169,10 @@ impl Tool for TeamTell {
             blamed(cx, error, ("toTeam", &to), from.as_deref(), Some("message"))
         })?;
         let told = done.events.iter().find_map(|event| match event {
-            Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
-                Some((*id, *conversation))
-            }
+            Event::Conversation(
+                conversation::Event::Told { id, conversation, .. }
+                | conversation::Event::Joined { id, conversation, .. },
+            ) => Some((*id, *conversation)),
             _ => None,
         });
         let (tell, id) = told.ok_or_else(|| ToolError::new("the message left no trace"))?;
@@ -191,10 +192,8 @@ impl Tool for TeamTell {
             // Nobody waits for it.
             drop(cx.listens(tell));
         } else if waits {
-            let at_most = match cx.client().tasks {
-                true => Duration::from_millis(timeout),
-                false => Duration::from_millis(timeout).min(cx.inline_wait()),
-            };
+            let timeout = Duration::from_millis(timeout);
+            let at_most = if cx.client().tasks { timeout } else { timeout.min(cx.inline_wait()) };
             let listens = cx.listens(tell);
             let settled = settled(cx, id, tell, at_most).await;
             if settled.is_some() {
@@ -215,11 +214,15 @@ impl Tool for TeamTell {
                     answer["reason"] = "the message was taken back before it was begun".into();
                 }
                 _ => {
-                    answer["status"] = "timeout".into();
+                    // The client may wait less long than the caller wants to.
+                    let is_cut = at_most < timeout;
+                    answer["status"] = if is_cut { "working" } else { "timeout" }.into();
                     answer["response"] = cx.said(&conversation.agent).into();
-                    answer["note"] = match is_told(cx, &done.state) {
-                        true => "Still working on it. The answer will be sent to you as a message; end your turn if you need it to go on.",
-                        false => "Still working on it. Read the answer later with team_cache_read and this sessionId.",
+                    answer["note"] = match (is_cut, is_told(cx, &done.state)) {
+                        (true, true) => "Still working on it. Make the same call again to go on waiting, or end your turn: then the answer will be sent to you as a message.",
+                        (true, false) => "Still working on it. Make the same call again to go on waiting: the message is not sent twice. Or read the answer later with team_cache_read and this sessionId.",
+                        (false, true) => "Still working on it. The answer will be sent to you as a message; end your turn if you need it to go on.",
+                        (false, false) => "Still working on it. Read the answer later with team_cache_read and this sessionId.",
                     }
                     .into();
                 }
@@ -364,7 +367,7 @@ pub(crate) struct TeamWakeArgs {
     team: String,
     /// Your own team, if you say it.
     from_team: Option<String>,
-    /// Begin what team_cache_read shows anew; default true.
+    /// If it sleeps, begin what team_cache_read shows anew; default true.
     clear_cache: Option<bool>,
 }
 
@@ -416,23 +419,24 @@ async fn wake(
         })
         .await;
     let name = &conversation.to;
+    let failure = failure(&cx.state(), &conversation);
     let status = match came {
         Some(true) => "awake",
         Some(false) => {
-            return Err(ToolError::named(
-                "ProcessError",
-                format!(
-                    "team {name} did not wake up; `teamster agent show {}` tells why",
-                    conversation.agent
-                ),
-            ));
+            let why = failure.unwrap_or_else(|| "it was put to sleep meanwhile".to_owned());
+            let says = format!("team {name} did not wake up: {why}");
+            return Err(ToolError::named("ProcessError", says));
         }
         None => "waking",
     };
     let message = match (status, was_awake) {
         ("awake", true) => format!("Team {name} is awake"),
         ("awake", false) => format!("Team {name} has woken up"),
-        _ => format!("Team {name} is waking up; call team_wake again to wait for it"),
+        _ => {
+            let why = failure.map(|why| format!("; its last start failed: {why}"));
+            let why = why.unwrap_or_default();
+            format!("Team {name} is waking up; call team_wake again to wait for it{why}")
+        }
     };
     let now = now_ms(cx);
     let mut woken = json!({
@@ -443,17 +447,24 @@ async fn wake(
     Ok(woken)
 }
 
+/// Returns why the last process of a conversation's agent failed, if none is ready since.
+fn failure(state: &State, conversation: &Conversation) -> Option<String> {
+    agent_of(state, conversation)?.failure.as_ref().map(ToString::to_string)
+}
+
 pub(crate) struct TeamSleep;
 
-/// End the process of the agent that you talk to in a team; its session stays. An operator may say all.
+/// End the process of the agent that you talk to in a team; its session stays.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct TeamSleepArgs {
     team: String,
     /// Your own team, if you say it.
     from_team: Option<String>,
-    /// Also those that others talk to; only operators.
+    /// Kill it at once; default false: it is asked to end first.
     force: Option<bool>,
+    /// Also those that others talk to; only operators.
+    all: Option<bool>,
 }
 
 impl Tool for TeamSleep {
@@ -465,9 +476,10 @@ impl Tool for TeamSleep {
 
     async fn call(cx: &Call<'_>, args: TeamSleepArgs) -> Result<Reply, ToolError> {
         let began = now_ms(cx);
-        let all = args.force.unwrap_or(false);
+        let (all, at_once) = (args.all.unwrap_or(false), args.force.unwrap_or(false));
         let (team, from) = (args.team, args.from_team);
-        let command = conversation::Command::Sleep { to: team.clone(), from: from.clone(), all };
+        let (to, speaks_for) = (team.clone(), from.clone());
+        let command = conversation::Command::Sleep { to, from: speaks_for, all, at_once };
         let done = cx.submit(Command::Conversation(command)).await;
         let done =
             done.map_err(|error| blamed(cx, error, ("team", &team), from.as_deref(), None))?;
@@ -492,8 +504,10 @@ impl Tool for TeamSleep {
             slept.iter().map(open).sum::<usize>() + done.events.iter().filter(settled).count();
         let gone = cx
             .wait(&Topic::Agents, cx.inline_wait(), |state| {
+                // Those that it drafted do not sleep, but end.
                 let sleeps = |id: &teamster_core::agent::AgentId| {
-                    state.agents.get(id.as_str()).is_none_or(|agent| agent.phase == Phase::Asleep)
+                    let agent = state.agents.get(id.as_str());
+                    agent.is_none_or(|agent| matches!(agent.phase, Phase::Asleep | Phase::Ended))
                 };
                 slept.iter().all(sleeps).then_some(())
             })
@@ -578,7 +592,8 @@ impl Tool for TeamWakeAll {
 
 pub(crate) struct TeamReport;
 
-/// See how your conversation with a team stands: what was said, what waits, what is being said.
+/// See how your conversation with a team stands: what was said, what waits, what is being said, and what its program
+/// wrote to stderr.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct TeamReportArgs {
@@ -626,6 +641,13 @@ impl Tool for TeamReport {
             "queued": conversation.queue.len(), "output": output, "timestamp": now_ms(cx),
         });
         add_pid(cx, &mut report, conversation);
+        let stderr = cx.stderr(&conversation.agent);
+        if !stderr.is_empty() {
+            report["stderr"] = stderr.into();
+        }
+        if let Some(failure) = failure(&state, conversation) {
+            report["failure"] = failure.into();
+        }
         Ok(Reply::Json(report))
     }
 }
@@ -677,11 +699,6 @@ impl Tool for TeamCacheRead {
         let state = cx.state();
         let conversation = session(cx, &state, &args.session_id)?;
         let all: Vec<_> = tells(&state, conversation).collect();
-        let of = |wanted: fn(&Tell) -> bool| all.iter().filter(|tell| wanted(tell)).count();
-        let stats = json!({
-            "totalEntries": all.len(), "activeEntries": of(|tell| !tell.is_settled()),
-            "completedEntries": of(|tell| progress_word(tell) == "completed"),
-        });
         let wanted = cache::Wanted {
             messages: args.include_messages.unwrap_or(true),
             protocol: args.include_protocol_messages.unwrap_or(false),
@@ -689,12 +706,20 @@ impl Tool for TeamCacheRead {
             as_text,
         };
         let (entries, next) = cache::page(cx, &state, conversation, &all, after, wanted).await?;
-        let mut answer = json!({"sessionId": conversation.id.to_string(), "stats": stats});
+        let of =
+            |words: &[&str]| entries.iter().filter(|entry| words.contains(&entry.status)).count();
+        let mut answer = json!({
+            "sessionId": conversation.id.to_string(),
+            "stats": {
+                "totalEntries": entries.len(), "activeEntries": of(&["queued", "active"]),
+                "completedEntries": of(&["completed"]),
+            },
+        });
         if as_text {
-            let text = entries.iter().filter_map(Value::as_str).collect::<String>();
+            let text = entries.iter().filter_map(|entry| entry.shown.as_str()).collect::<String>();
             answer["text"] = text.into();
         } else {
-            answer["entries"] = entries.into();
+            answer["entries"] = entries.into_iter().map(|entry| entry.shown).collect();
         }
         if state.conversations.n_unread(&conversation.from) > 0 {
             let read = conversation::Command::Read { conversation: conversation.id };
@@ -709,7 +734,7 @@ impl Tool for TeamCacheRead {
 
 pub(crate) struct TeamCacheClear;
 
-/// Begin what team_cache_read shows of a conversation anew; the transcript stays.
+/// Begin what team_cache_read shows of a conversation anew. Messages that are not answered, and the transcript, stay.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct TeamCacheClearArgs {
@@ -728,9 +753,15 @@ impl Tool for TeamCacheClear {
         speaker(cx, &cx.state(), args.from_team.as_deref())?;
         let id = session(cx, &cx.state(), &args.session_id)?.id;
         let command = conversation::Command::Clear { conversation: id };
-        cx.submit(Command::Conversation(command)).await?;
+        let done = cx.submit(Command::Conversation(command)).await?;
+        let conversation = done.state.conversations.get(id);
+        let n_left = conversation.map_or(0, |one| tells(&done.state, one).count());
+        let message = match n_left {
+            0 => "Cache cleared successfully".to_owned(),
+            n => format!("Cache cleared up to the first message that is not answered; {n} stay"),
+        };
         Ok(Reply::Json(json!({
-            "success": true, "sessionId": id.to_string(), "message": "Cache cleared successfully",
+            "success": true, "sessionId": id.to_string(), "message": message,
             "timestamp": now_ms(cx),
         })))
     }

@@ -22,7 +22,7 @@ use teamster_core::role::Role;
 use teamster_core::spending::Used;
 use teamster_core::team::Team;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Timestamp, drive};
+use teamster_core::{Caller, Command, State, Timestamp, drive};
 use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
@@ -98,6 +98,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     };
     shared.live.ended(&agent.id);
     shared.hub.pids().set(&agent.id, None);
+    shared.hub.stderrs().ends(&agent.id);
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
         Came::Off(why) => {
@@ -176,6 +177,9 @@ async fn begin<'a>(
     let launched = launching::launch(shared, agent, role, secret, session).await?;
     let Launched { driver, begin, started, grace } = launched;
     let Started { process, stdin, stdout } = started;
+    if agent.lasts() {
+        shared.hub.stderrs().begins(&agent.id, process.clone());
+    }
     let mut dialogue = Dialogue::new(driver, stdout, stdin);
     dialogue.begin(&begin, HANDSHAKE_PATIENCE).map_err(|refusal| refusal.to_string())?;
     let transcript =
@@ -212,21 +216,36 @@ impl Talk<'_> {
     async fn run(mut self) -> Came {
         let came = self.talk().await;
         // One that is to go on in another process is cut off where it is: a turn that was cancelled is over.
+        let at_once = at_once(self.shared, &self.agent.id);
+        tokio::pin!(at_once);
+        let mut is_killed = false;
         if matches!(came, Came::To(_) | Came::ToSleep(_)) {
-            self.cancel_turn().await;
+            tokio::select! {
+                biased;
+                () = &mut at_once => is_killed = true,
+                () = self.cancel_turn() => {}
+            }
         }
         self.dialogue.close();
-        self.process.end(self.grace);
+        match is_killed {
+            true => self.process.kill(),
+            false => self.process.end(self.grace),
+        }
         // Until it is gone it may still write, and must not be stuck in that.
         let process = self.process.clone();
         let exited = process.exited();
         tokio::pin!(exited);
+        let mut is_heard = true;
         let exited = loop {
             tokio::select! {
                 exited = &mut exited => break exited,
-                event = self.dialogue.next() => match event {
+                () = &mut at_once, if !is_killed => {
+                    is_killed = true;
+                    process.kill();
+                }
+                event = self.dialogue.next(), if is_heard => match event {
                     Some(event) => self.keep(event).await,
-                    None => break exited.await,
+                    None => is_heard = false,
                 },
             }
         };
@@ -609,7 +628,7 @@ impl Talk<'_> {
         });
         // An iteration of a run begins afresh; what it is to know is in its prompt.
         let context = context.filter(|_| self.agent.draft.run.is_none());
-        let context = context.map(|dossier| dossier.context(&state.agents));
+        let context = context.map(|dossier| dossier.context(&state.agents, &state.runs));
         let again = (self.agent.n_interruptions > 0).then(|| CUT_OFF.to_owned());
         let parts = [Some(self.role.prompt.to_string()), context, again, Some(task)];
         parts
@@ -702,7 +721,9 @@ impl Talk<'_> {
             Why::WithParent => {
                 self.outcome(Ending::Aborted, Status::Failed, "the one above it was ended")
             }
-            Why::ToSleep => self.outcome(Ending::Aborted, Status::Failed, "it was put to sleep"),
+            Why::ToSleep | Why::ToSleepAtOnce => {
+                self.outcome(Ending::Aborted, Status::Failed, "it was put to sleep")
+            }
             Why::OutOfTime => self.outcome(Ending::TimedOut, Status::Failed, "its time was over"),
         }
     }
@@ -732,6 +753,16 @@ impl Talk<'_> {
             words => format!("{says}; its stderr ends with: {words}"),
         }
     }
+}
+
+/// Waits until an agent is to be ended without time for it.
+async fn at_once(shared: &Shared, id: &AgentId) {
+    let watch = shared.hub.watch(&Topic::Agent(id.clone()));
+    let is_asked = |agent: &Agent| agent.ending_why == Some(Why::ToSleepAtOnce);
+    let asked = |state: &State| {
+        state.agents.get(id.as_str()).is_some_and(|agent| is_asked(agent)).then_some(())
+    };
+    watch.until(&shared.hub, asked).await;
 }
 
 /// Waits until the clock shows a time; for ever if there is none.

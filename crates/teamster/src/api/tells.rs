@@ -75,9 +75,10 @@ async fn tell(
     let command = Command::Conversation(conversation::Command::Tell(new));
     let done = submit(&api, &token, command).await?;
     let told = done.events.iter().find_map(|event| match event {
-        Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
-            Some(json!({"tellId": id.to_string(), "sessionId": conversation.to_string()}))
-        }
+        Event::Conversation(
+            conversation::Event::Told { id, conversation, .. }
+            | conversation::Event::Joined { id, conversation, .. },
+        ) => Some(json!({"tellId": id.to_string(), "sessionId": conversation.to_string()})),
         _ => None,
     });
     let none = || Problem(StatusCode::INTERNAL_SERVER_ERROR, "the message left no trace".into());

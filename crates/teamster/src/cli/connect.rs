@@ -14,7 +14,7 @@ use rustix::fs::Access;
 use serde_json::{Value, json};
 use teamster_core::RunName;
 
-use super::{connect_to_hub, print, say};
+use super::{connect_to_hub, own_team, print, say};
 use crate::config::{self, DataFiles};
 
 /// An agent program, and how it is told about a server.
@@ -138,12 +138,12 @@ pub(super) struct ConnectArgs {
     #[arg(long, value_parser = RunName::parse)]
     run: Option<RunName>,
 
-    /// The team it belongs to
+    /// The team it belongs to, or `none` [default: that of the current directory]
     #[arg(long)]
     team: Option<String>,
 
     /// What it allows: full, read-only, main, self, metrics, a set (`session`) or a tool (`session:task-list`)
-    #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full,main")]
+    #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full")]
     grant: Vec<String>,
 
     /// Change the program's configuration file, instead of printing what belongs there
@@ -177,8 +177,9 @@ pub(super) async fn run(data: &DataFiles, args: ConnectArgs) -> anyhow::Result<(
         program.check(&path, url.clone())?;
     }
 
+    let team = own_team::find(&mut client, args.team.as_deref()).await?;
     let asked = json!({
-        "name": args.name.as_deref().unwrap_or(program.name), "grants": args.grant, "run": args.run, "team": args.team,
+        "name": args.name.as_deref().unwrap_or(program.name), "grants": args.grant, "run": args.run, "team": team,
         "replace": args.replace,
     });
     let made = client.post("/api/tokens", &asked).await?;
@@ -186,6 +187,14 @@ pub(super) async fn run(data: &DataFiles, args: ConnectArgs) -> anyhow::Result<(
     let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
     let token = format!("{} for {} ({})", word("id"), word("name"), word("grants"));
     let server = Server { url, secret };
+    if let (Some(team), None) = (&team, &args.team) {
+        say(&format!("it belongs to the team {team}; with `--team none` it belongs to no team"));
+    }
+    if !args.grant.iter().any(|grant| grant == "main") && args.run.is_none() {
+        let grants = word("grants");
+        let grant = data.call(&format!("token grant {} --grant {grants},main", word("name")));
+        say(&format!("it can read the backlog; `{grant}` lets it write there, too"));
+    }
     if args.run.is_some() {
         say(
             "a token of one run is connected to that run's path, which serves the session tools only",

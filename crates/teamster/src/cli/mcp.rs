@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use teamster_core::RunName;
 use teamster_mcp::door::lines::AS_HEADER;
 
-use super::up;
+use super::{own_team, up};
 use crate::client::{Client, HubFile, read_token};
 use crate::config::{self, DataFiles};
 
@@ -26,12 +26,12 @@ pub(super) struct McpArgs {
     #[arg(long)]
     run: Option<String>,
 
-    /// The team it belongs to
+    /// The team it belongs to, or `none` [default: that of the current directory]
     #[arg(long)]
     team: Option<String>,
 
     /// What it may do: full, read-only, main, self, metrics, a set (`session`) or a tool (`session:task-list`)
-    #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full,main")]
+    #[arg(long, value_delimiter = ',', value_name = "GRANT", default_value = "full")]
     grant: Vec<String>,
 
     /// Connect as an agent of the hub, with the address and token in the environment
@@ -42,11 +42,15 @@ pub(super) struct McpArgs {
 /// The longest answer to the request to go on as lines.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-pub(super) fn run(data: &DataFiles, args: McpArgs) -> anyhow::Result<()> {
+pub(super) fn run(data: &DataFiles, mut args: McpArgs) -> anyhow::Result<()> {
     let running = super::wait_for(Client::connect_if_running(data))?.is_some();
     if !running {
         up::start_in_background(data)?;
     }
+    args.team = super::wait_for(async {
+        let mut client = Client::connect(data).await?;
+        own_team::find(&mut client, args.team.as_deref()).await
+    })?;
     let hub = HubFile::read(data)?.context("the hub left no hub.json")?;
     let (from_hub, mut to_hub) = open(&hub)?;
     to_hub.write_all(request(&hub, &args)?.as_bytes())?;

@@ -14,6 +14,7 @@ mod fork;
 mod launch;
 mod log;
 mod mcp;
+mod own_team;
 mod program;
 mod question;
 mod roles;

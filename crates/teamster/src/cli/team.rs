@@ -44,6 +44,10 @@ pub(super) struct SleepArgs {
     #[arg(long)]
     all: bool,
 
+    /// Kill the process at once instead of asking it to end
+    #[arg(long)]
+    force: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -143,7 +147,8 @@ pub(super) async fn wake(data: &DataFiles, args: WakeArgs) -> anyhow::Result<()>
 
 pub(super) async fn sleep(data: &DataFiles, args: SleepArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let arguments = json!({"team": args.team, "fromTeam": args.from, "force": args.all});
+    let arguments =
+        json!({"team": args.team, "fromTeam": args.from, "force": args.force, "all": args.all});
     let answer = call(&mut client, "team_sleep", &arguments).await?;
     if args.json {
         return print(&answer.to_string());

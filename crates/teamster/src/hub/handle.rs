@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
 use super::pids::Pids;
+use super::stderrs::Stderrs;
 use super::trees::{Left, Trees};
 use super::unheard::Unheard;
 use super::waiters::Waiters;
@@ -49,6 +50,7 @@ pub(super) struct Shared {
     pub(super) ends: CancellationToken,
     pub(super) unheard: Arc<Unheard>,
     pub(super) pids: Pids,
+    pub(super) stderrs: Stderrs,
     pub(super) written: Written,
 }
 
@@ -103,6 +105,11 @@ impl Handle {
     /// Returns the processes of agents.
     pub fn pids(&self) -> &Pids {
         &self.shared.pids
+    }
+
+    /// Returns what the programs of teams' agents write to stderr.
+    pub fn stderrs(&self) -> &Stderrs {
+        &self.shared.stderrs
     }
 
     /// Returns who does nothing but wait.
@@ -194,8 +201,8 @@ impl Hub for Handle {
     }
 
     fn listens(&self, tell: TellId) -> Listens {
-        let unheard = self.shared.unheard.clone();
-        Listens::new(tell, move |tell| unheard.push(tell))
+        let listener = self.shared.unheard.clone().listener(tell);
+        Listens::new(tell, move |_| listener.gives_up())
     }
 
     fn directory(&self) -> String {
@@ -208,6 +215,10 @@ impl Hub for Handle {
 
     fn pid(&self, agent: &AgentId) -> Option<u32> {
         self.shared.pids.get(agent)
+    }
+
+    fn stderr(&self, agent: &AgentId) -> String {
+        self.shared.stderrs.get(agent)
     }
 
     fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>> {

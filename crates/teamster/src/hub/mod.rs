@@ -6,6 +6,7 @@ mod handle;
 mod idlers;
 mod open;
 mod pids;
+mod stderrs;
 mod trees;
 mod unheard;
 mod waiters;

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::decider::{Decider, Ended, Input, Snapshots};
 use super::handle::{Handle, Shared};
 use super::pids::Pids;
+use super::stderrs::Stderrs;
 use super::waiters::Waiters;
 use super::words::Words;
 use super::written::Written;
@@ -110,6 +111,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         ends: CancellationToken::new(),
         unheard: Arc::default(),
         pids: Pids::default(),
+        stderrs: Stderrs::default(),
         written: Written::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);

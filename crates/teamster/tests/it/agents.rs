@@ -191,7 +191,17 @@ async fn each_tool_answers_as_its_table_says() {
         let (answer, _) = call(&mut bob, tool, json!({"agentId": "coder-1"})).await;
         assert_eq!(answer["error"], "UnknownAgent", "{tool}: {answer}");
     }
+    // Who may draft sees that others work, too, and no more of it than that; who may only look sees nothing of others.
     let mut eve = world.client("eve", "read-only").await;
+    call(&mut ann, "draft_agent", json!({"role": "coder", "prompt": "! hang", "taskSlug": "tour"}))
+        .await;
+    crate::unattended::until_said(&world, "agent coder-3 begins a turn");
+    let one = json!({"id": "coder-3", "role": "coder", "taskSlug": "tour", "status": "running"});
+    assert_eq!(call(&mut bob, "list_agents", json!({})).await.0, json!({"agents": [one]}));
+    assert_eq!(call(&mut eve, "list_agents", json!({})).await.0, json!({"agents": []}));
+    let (mut own, _) = call(&mut ann, "list_agents", json!({})).await;
+    assert!(own["agents"][0]["startedAt"].take().is_string(), "{own}");
+    call(&mut ann, "kill_agent", json!({"agentId": "coder-3"})).await;
     let (answer, failed) =
         call(&mut eve, "draft_agent", json!({"role": "coder", "prompt": "x"})).await;
     assert_eq!((&answer["error"], failed), (&json!("Forbidden"), true));

@@ -85,7 +85,7 @@ impl Fixture {
                 (Set::Teams, "timeout") => *value = 30_000.into(),
                 (Set::Teams, "messageCount") => *value = 10.into(),
                 (Set::Teams, "format") => *value = "json".into(),
-                (Set::Teams, "force") => *value = false.into(),
+                (Set::Teams, "all") => *value = false.into(),
                 (Set::Teams, "cursor") => *value = "TELL-1".into(),
                 (Set::Teams, "pwd") => *value = "/".into(),
                 (Set::Yaks, "cursor") => *value = "hairy.1.1".into(),

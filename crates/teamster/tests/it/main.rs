@@ -28,6 +28,7 @@ mod normal;
 mod operators;
 mod power_loss;
 mod real_agents;
+mod real_seeds;
 mod real_teams;
 mod reload;
 mod remote;

@@ -182,6 +182,24 @@ pub(crate) async fn run_goose(
     finish(command, home.path()).await
 }
 
+/// Tells Codex in its home where its model is.
+pub(crate) fn configure_codex(home: &Path, model_url: &str) {
+    fs::create_dir_all(home.join(".codex")).expect("the home can be written");
+    let settings = format!(
+        "model = \"scripted\"\nmodel_provider = \"scripted\"\n\
+         [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{model_url}/v1\"\n\
+         wire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n"
+    );
+    fs::write(home.join(".codex/config.toml"), settings).expect("the home can be written");
+}
+
+/// Runs Codex on `prompt` until it ends, connected by what its home says.
+pub(crate) async fn run_codex(program: &Path, home: &TempDir, prompt: &str) -> Output {
+    let mut command = bare(program, home.path());
+    command.env("OPENAI_API_KEY", "dummy").args(["exec", "--skip-git-repo-check", prompt]);
+    finish(command, home.path()).await
+}
+
 /// What an agent left behind.
 pub(crate) struct Output {
     command: String,

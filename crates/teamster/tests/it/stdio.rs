@@ -107,14 +107,70 @@ fn wait_for_log(hub: &Hub, what: &str) {
     assert!(found, "the log never said {what:?}");
 }
 
+/// A client belongs to the team of the directory that it is started in, and has that set of tools by default.
+#[test]
+fn a_client_belongs_to_the_team_of_its_directory() {
+    let teams = crate::teams::Teams::start("");
+    let hub = &teams.world.hub;
+    let start = |directory: &str, arguments: &[&str]| {
+        let mut process = hub.command();
+        process.current_dir(directory).arg("mcp").args(arguments);
+        Client::talk_to(process, MODERN)
+    };
+    let (api, inside) = (teams.path("api"), teams.path("web/src"));
+    for (directory, arguments, team) in [
+        (&*api, &[][..], Some("api")),
+        (&inside, &[], Some("web")),
+        (&inside, &["--team", "ops"], Some("ops")),
+        (&inside, &["--team", "none"], None),
+        ("/", &[], None),
+    ] {
+        let mut client = start(directory, arguments);
+        let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
+        let has = |name: &str| {
+            tools.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == name))
+        };
+        assert_eq!(has("team_getTeamName"), team.is_some(), "{directory}: {tools}");
+        assert!(has("list_yaks") && !has("create_yak"), "{tools}");
+        if let Some(team) = team {
+            let found = client.call("team_getTeamName", json!({"pwd": directory}));
+            assert!(found.contains(r#""found":true"#), "{found}");
+            let report = client.call("team_report", json!({"team": "api", "fromTeam": team}));
+            assert!(report.contains(r#""hasSession":false"#), "{report}");
+        }
+        client.end();
+    }
+    // `connect` makes a token that belongs to the same team.
+    let connect = |directory: &str, arguments: &[&str]| {
+        let mut connect = hub.command();
+        connect.current_dir(directory).env("HOME", teams.home.path());
+        connect.args(["connect", "codex", "--replace"]).args(arguments);
+        let output = connect.output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        let tokens = hub.ok(&["token", "list", "--json"]);
+        let tokens: Vec<Value> = serde_json::from_str(&tokens).expect("it is JSON");
+        let token =
+            tokens.into_iter().find(|token| token["name"] == "codex").expect("it is listed");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (token["team"].clone(), token["grants"].clone(), said)
+    };
+    let (team, grants, said) = connect(&inside, &[]);
+    assert_eq!((team, grants), (json!("web"), json!("full")));
+    assert!(said.contains("it belongs to the team web; with `--team none`"), "{said}");
+    assert!(said.contains("token grant codex --grant full,main` lets it write there"), "{said}");
+    let (team, grants, said) = connect(&api, &["--team", "none", "--grant", "full,main"]);
+    assert_eq!((team, grants), (Value::Null, json!("full,main")));
+    assert!(!said.contains("belongs to the team") && !said.contains("backlog"), "{said}");
+}
+
 #[test]
 fn both_eras_work_over_stdio_under_a_name_of_their_own() {
     let hub = Hub::start();
     for (n, revision) in [MODERN, LEGACY[0], LEGACY[1]].into_iter().enumerate() {
         let name = format!("client-{n}");
-        let mut client = Client::start(&hub, &["--name", &name], revision);
+        let mut client = Client::start(&hub, &["--name", &name, "--team", "none"], revision);
         let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
-        assert_eq!(tools.as_array().map(Vec::len), Some(22), "{tools}");
+        assert_eq!(tools.as_array().map(Vec::len), Some(16), "{tools}");
         assert_eq!(
             client.call("task-add", json!({"tasks": [{"content": name}]})),
             format!("Added 1 task(s):\n  TAS-{}: {name}", n + 1)

@@ -39,7 +39,7 @@ async fn a_token_of_one_team_is_no_other() {
         let (slept, _) = call(other, "team_sleep", json!({"team": "api"})).await;
         assert_eq!(slept["status"], "already_asleep", "{slept}");
         let (refused, failed) =
-            call(other, "team_sleep", json!({"team": "api", "force": true})).await;
+            call(other, "team_sleep", json!({"team": "api", "all": true})).await;
         assert_eq!((&refused["error"], failed), (&json!("Forbidden"), true), "{refused}");
     }
     for from in

@@ -114,10 +114,32 @@ async fn a_timeout_is_a_result_with_what_was_said_so_far() {
     let report = check(&mut frontend, "team_report", report, expected).await;
     assert!(report["output"].as_str().is_some_and(|text| text.ends_with("so far")), "{report}");
     let read = json!({"sessionId": partial["sessionId"]});
-    let expected = json!({
-        "entries": [{"type": "TELL", "status": "active"}], "stats": {"totalEntries": 1, "activeEntries": 1},
+    let so_far = json!({"type": "assistant", "data": {"text": "so far", "partial": true}});
+    let active = json!({
+        "entries": [{
+            "type": "TELL", "status": "active", "messageCount": 2, "messages": [{"type": "user"}, so_far],
+        }],
+        "stats": {"totalEntries": 1, "activeEntries": 1},
     });
-    check(&mut frontend, "team_cache_read", read.clone(), expected).await;
+    check(&mut frontend, "team_cache_read", read.clone(), active.clone()).await;
+    let text = json!({"sessionId": partial["sessionId"], "format": "text"});
+    let text = check(&mut frontend, "team_cache_read", text, json!({})).await;
+    assert!(
+        text["text"].as_str().is_some_and(|text| text.contains("backend (active): so far")),
+        "{text}"
+    );
+    // Nothing hides it: neither that an awake team is woken nor that the cache is cleared.
+    let awake = json!({"status": "awake", "message": "Team backend is awake"});
+    check(&mut frontend, "team_wake", json!({"team": "backend"}), awake).await;
+    let clear = json!({"sessionId": partial["sessionId"]});
+    let says = "Cache cleared up to the first message that is not answered; 1 stay";
+    check(&mut frontend, "team_cache_clear", clear, json!({"success": true, "message": says}))
+        .await;
+    check(&mut frontend, "team_cache_read", read.clone(), active).await;
+    // The same call joins it, also of another client with the same token's name.
+    let tell = json!({"toTeam": "backend", "message": "! say so far\n! hang", "timeout": 1_000});
+    let expected = json!({"status": "timeout", "tellId": partial["tellId"], "response": "so far"});
+    check(&mut frontend, "team_tell", tell, expected).await;
     // Put to sleep in the middle, whoever asks later learns it.
     let expected = json!({"team": "backend", "status": "asleep", "duration": "<number>"});
     check(&mut frontend, "team_sleep", json!({"team": "backend"}), expected).await;
@@ -170,6 +192,93 @@ async fn team_is_awake_and_team_wake_and_team_sleep() {
     check(&mut frontend, "team_isAwake", json!({"team": "backend"}), asleep).await;
 }
 
+/// A client that gives up waiting, as one whose connection is lost, asks again and gets the answer once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_given_up_is_joined_and_its_answer_kept() {
+    let teams = teams("");
+    let mut frontend = teams.client("fay", Some("frontend")).await;
+    let file = teams.home.path().join("backend/go");
+    let until = "until [ -e go ]; do sleep 0.1; done; rm go";
+    let tell = json!({"toTeam": "backend", "message": format!("! run {until}\n! say came"), "timeout": 60_000});
+    let given_up = frontend.call("team_tell", tell.clone());
+    assert!(tokio::time::timeout(std::time::Duration::from_secs(2), given_up).await.is_err());
+    drop(frontend);
+    crate::unattended::until_said(&teams.world, "TELL-1 is no longer waited for");
+    let token = teams.world.hub.ok(&[
+        "token",
+        "create",
+        "fay",
+        "--replace",
+        "--grant",
+        "teams",
+        "--team",
+        "frontend",
+    ]);
+    let mut frontend = teams.world.hub.modern(token.trim(), "/mcp/teams").await;
+    let again = frontend.call("team_tell", tell.clone());
+    let go = async {
+        crate::unattended::until_said(&teams.world, "TELL-1 was sent again");
+        std::fs::write(&file, "").expect("it can be written");
+    };
+    let ((answer, failed), ()) = tokio::join!(again, go);
+    let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
+    let expected = json!({"tellId": "TELL-1", "response": "came", "status": "<none>"});
+    assert_eq!((difference(&expected, &answer, ""), failed), (None, false), "{answer}");
+    // What was heard is not told again: the next one is new.
+    std::fs::write(&file, "").expect("it can be written");
+    check(&mut frontend, "team_tell", tell, json!({"tellId": "TELL-2", "response": "came"})).await;
+}
+
+/// Its grace is longer than a call waits.
+#[tokio::test]
+async fn force_kills_at_once_and_only_operators_end_the_talks_of_others() {
+    let programs = "[programs.stubborn]\ncommand = \"{TEAMSTER}\"\nargs = [\"scripted-agent\"]\ngrace_s = 120\n";
+    let programs = programs.replace("{TEAMSTER}", &crate::hub::program().to_string_lossy());
+    let teams = [("frontend", ""), ("backend", "program = \"stubborn\"\n"), ("mobile", "")];
+    let teams = Teams::of(&teams.map(|(name, more)| (name.to_owned(), more)), &programs);
+    let mut frontend = teams.client("fay", Some("frontend")).await;
+    let mut mobile = teams.client("moe", Some("mobile")).await;
+    let tell = json!({"toTeam": "backend", "message": "! ignore-sigterm\n! say up\n! hang", "timeout": 1_000});
+    let partial = check(&mut frontend, "team_tell", tell, json!({"response": "up"})).await;
+    // Somebody else's conversation is not ended by that.
+    let force = json!({"team": "backend", "force": true});
+    check(&mut mobile, "team_sleep", force.clone(), json!({"status": "already_asleep"})).await;
+    let (answer, failed) =
+        call(&mut mobile, "team_sleep", json!({"team": "backend", "all": true})).await;
+    assert_eq!((&answer["error"], failed), (&json!("Forbidden"), true), "{answer}");
+    let slept = json!({
+        "status": "asleep", "message": "Team backend has been put to sleep; 1 message that was not answered is terminated",
+        "terminated": 1,
+    });
+    check(&mut frontend, "team_sleep", force, slept).await;
+    let expected = json!({"entries": [{"status": "terminated", "messages": [
+        {"type": "user"}, {"type": "assistant", "data": {"text": "up"}}, {"type": "result"},
+    ]}]});
+    let read = json!({"sessionId": partial["sessionId"]});
+    check(&mut frontend, "team_cache_read", read, expected).await;
+    // A person has the same words.
+    teams.world.hub.ok(&["tell", "backend", "! ignore-sigterm\n! say up"]);
+    let says = teams.world.hub.ok(&["sleep", "backend", "--all", "--force"]);
+    assert_eq!(says, "Team backend has been put to sleep");
+}
+
+#[tokio::test]
+async fn why_a_team_does_not_wake_up_is_told_to_whoever_wakes_it() {
+    let programs = "[programs.broken]\ncommand = \"/bin/sh\"\n\
+                    args = [\"-c\", \"printf 'no \\\\033[31mkey\\\\033[0m in the box\\\\n' >&2; exit 7\"]\n";
+    let teams = [("frontend", ""), ("backend", "program = \"broken\"\n")];
+    let teams = Teams::of(&teams.map(|(name, more)| (name.to_owned(), more)), programs);
+    let mut frontend = teams.client("fay", Some("frontend")).await;
+    let (answer, failed) = call(&mut frontend, "team_wake", json!({"team": "backend"})).await;
+    assert_eq!((&answer["error"], failed), (&json!("ProcessError"), true), "{answer}");
+    let says = answer["message"].as_str().expect("it is text");
+    assert!(says.starts_with("team backend did not wake up: it did not start"), "{says}");
+    assert!(says.contains("exit code 7") && says.contains("in the box"), "{says}");
+    assert!(!says.contains('\u{1b}'), "{says}");
+    let expected = json!({"hasProcess": false, "stderr": "no key in the box", "failure": "<text>"});
+    check(&mut frontend, "team_report", json!({"team": "backend"}), expected).await;
+}
+
 #[tokio::test]
 async fn team_wake_all_leaves_the_caller_out_and_tells_who_failed() {
     let teams = [("frontend", ""), ("backend", ""), ("mobile", "program = \"missing\"\n")];
@@ -208,6 +317,13 @@ async fn team_cache_read_has_forms_pages_and_an_end() {
     let read = json!({"sessionId": session, "includeMessages": false});
     let expected = json!({"entries": vec![json!({"messages": "<none>", "messageCount": 3}); 4]});
     check(&mut frontend, "team_cache_read", read, expected).await;
+    // Starts are listed with what the agent did, and count.
+    let read = json!({"sessionId": session, "includeProtocolMessages": true});
+    let expected = json!({"stats": {"totalEntries": 5, "activeEntries": 0, "completedEntries": 5}});
+    let all = check(&mut frontend, "team_cache_read", read, expected).await;
+    let spawn = json!({"type": "SPAWN", "status": "completed"});
+    assert_eq!(difference(&spawn, &all["entries"][0], ""), None, "{all}");
+    assert_eq!(all["entries"].as_array().map(Vec::len), Some(5), "{all}");
     let read = json!({"sessionId": session, "format": "text"});
     let text = check(&mut frontend, "team_cache_read", read, json!({"text": "<text>"})).await;
     assert!(

@@ -34,7 +34,14 @@ pub(super) struct Wanted {
     pub(super) as_text: bool,
 }
 
-/// Returns the entries of a page, as values or as texts, and where the next begins.
+/// An entry of a page.
+pub(super) struct Entry {
+    pub(super) status: &'static str,
+    /// As a value or as text.
+    pub(super) shown: Value,
+}
+
+/// Returns the entries of a page and where the next begins.
 pub(super) async fn page(
     cx: &Call<'_>,
     state: &State,
@@ -42,13 +49,13 @@ pub(super) async fn page(
     tells: &[&Arc<Tell>],
     after: Option<TellId>,
     wanted: Wanted,
-) -> Result<(Vec<Value>, Option<TellId>), ToolError> {
+) -> Result<(Vec<Entry>, Option<TellId>), ToolError> {
     let mut page = Vec::new();
     let (mut n_bytes, mut n_tells) = (0, 0);
     let mut last = None;
     for tell in tells.iter().filter(|tell| Some(tell.id) > after) {
         let entries = entries(cx, state, conversation, tell, wanted).await?;
-        let size: usize = entries.iter().map(|entry| entry.to_string().len()).sum();
+        let size: usize = entries.iter().map(|entry| entry.shown.to_string().len()).sum();
         let is_full = n_tells >= ENTRIES_MAX || n_bytes + size > PAGE_BYTES_MAX;
         if n_tells > 0 && is_full {
             return Ok((page, last));
@@ -72,7 +79,7 @@ async fn entries(
     conversation: &Conversation,
     tell: &Tell,
     wanted: Wanted,
-) -> Result<Vec<Value>, ToolError> {
+) -> Result<Vec<Entry>, ToolError> {
     let mut entries = Vec::new();
     if let Some(begun) = tell.records.after
         && let Some(end) = ends(state, conversation, Some(tell.id))
@@ -92,6 +99,14 @@ async fn entries(
         };
         messages.extend(protocol);
     }
+    if let Progress::Active { .. } = &tell.progress {
+        let said = cx.said(&conversation.agent);
+        if !said.is_empty() {
+            let data = json!({"text": said, "partial": true});
+            messages.push(json!({"timestamp": cx.now().0, "type": "assistant", "data": data}));
+            n_messages += 1;
+        }
+    }
     if let Progress::Settled { how, answer, at } = &tell.progress {
         if !answer.is_empty() {
             messages
@@ -108,10 +123,11 @@ async fn entries(
     }
     let from = messages.len().saturating_sub(wanted.n_messages);
     let status = progress_word(tell);
-    entries.push(match wanted.as_text {
+    let shown = match wanted.as_text {
         true => text(conversation, (tell.id, tell.at, status), &messages[from..], wanted).into(),
         false => entry("TELL", status, n_messages, messages.split_off(from), wanted),
-    });
+    };
+    entries.push(Entry { status, shown });
     Ok(entries)
 }
 
@@ -135,7 +151,7 @@ async fn spawn(
     conversation: &Conversation,
     piece: (u64, Option<u64>),
     wanted: Wanted,
-) -> Result<Option<Value>, ToolError> {
+) -> Result<Option<Entry>, ToolError> {
     if !wanted.protocol || piece.1.is_some_and(|up_to| up_to <= piece.0) {
         return Ok(None);
     }
@@ -146,16 +162,16 @@ async fn spawn(
         (started, failed) if started > failed => "completed",
         _ => "terminated",
     };
-    Ok(Some(match wanted.as_text {
-        true => {
+    let shown = match (wanted.as_text, wanted.messages) {
+        (true, true) => {
             let mut text = String::new();
-            if wanted.messages {
-                messages.iter().for_each(|message| line(&mut text, conversation, message));
-            }
+            messages.iter().for_each(|message| line(&mut text, conversation, message));
             text.into()
         }
-        false => entry("SPAWN", status, messages.len(), messages, wanted),
-    }))
+        (true, false) => format!("start of {} {status}\n", conversation.agent).into(),
+        (false, _) => entry("SPAWN", status, messages.len(), messages, wanted),
+    };
+    Ok(Some(Entry { status, shown }))
 }
 
 /// Returns where the records of the last message before this one end, if they do; of the last of all if none is named.

@@ -744,7 +744,7 @@ fn the_command_line() {
     let connect = parse("connect codex --run r1 --grant session,main --grant self").unwrap();
     assert_eq!((connect.program.name, connect.run), ("codex", Some(RunName::parse("r1").unwrap())));
     assert_eq!(connect.grant, ["session", "main", "self"]);
-    assert_eq!(parse("connect goose").unwrap().grant, ["full", "main"]);
+    assert_eq!(parse("connect goose").unwrap().grant, ["full"]);
     assert!(
         parse("connect vim")
             .unwrap_err()

@@ -423,7 +423,7 @@ impl Printed {
         while is_cut && let Some((0x80..=0xbf, rest)) = bytes.split_first() {
             bytes = rest;
         }
-        let mut text = cleaned(&String::from_utf8_lossy(bytes));
+        let mut text = crate::plain::cleaned(&String::from_utf8_lossy(bytes));
         text.truncate(text.trim_end().len());
         // What is no UTF-8 takes more room than it did.
         let n_too_many = text.len().saturating_sub(OUTPUT_BYTES_MAX);
@@ -433,36 +433,4 @@ impl Printed {
         }
         (text, is_cut)
     }
-}
-
-/// Takes out what is for terminals: colours, titles, movements, and characters that turn the text around.
-fn cleaned(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{1b}' => match chars.next_if(|c| *c != '\n') {
-                Some('[') => {
-                    // Parameters, up to a letter.
-                    while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-                    chars.next_if(|c| matches!(c, '@'..='~'));
-                }
-                // A text, up to a bell or to the escape of `ESC \`, whose rest is taken next.
-                Some(']' | 'P' | 'X' | '^' | '_') => {
-                    let goes_on = |c: &char| !matches!(c, '\u{7}' | '\u{1b}' | '\n');
-                    while chars.next_if(goes_on).is_some() {}
-                }
-                Some(' '..='/') => drop(chars.next_if(|c| matches!(c, '0'..='~'))),
-                Some(_) | None => {}
-            },
-            // Programs that show progress write over their line.
-            '\r' if chars.peek() == Some(&'\n') => {}
-            '\r' => plain.push('\n'),
-            '\n' | '\t' => plain.push(c),
-            c if c.is_control() || turns(c) => {}
-            c => plain.push(c),
-        }
-    }
-    plain
 }

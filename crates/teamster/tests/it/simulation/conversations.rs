@@ -358,7 +358,12 @@ impl Teams {
             let last = tells.last().copied();
             let command = match (dice.below(12), last) {
                 (0, _) => conversation::Command::Wake { to, from: None, clear: dice.below(2) == 0 },
-                (1, _) => conversation::Command::Sleep { to, from: None, all: false },
+                (1, _) => conversation::Command::Sleep {
+                    to,
+                    from: None,
+                    all: false,
+                    at_once: dice.below(2) == 0,
+                },
                 (2..4, Some((tell, _))) => conversation::Command::Cancel { tell },
                 (4, Some((_, conversation))) => conversation::Command::Clear { conversation },
                 (5, Some((_, conversation))) => conversation::Command::Read { conversation },
@@ -374,9 +379,10 @@ impl Teams {
                 .until_acknowledged(client, &mark, &command, &hubs, &mut dice)
                 .await?;
             tells.extend(done.events.iter().find_map(|event| match event {
-                Event::Conversation(conversation::Event::Told { id, conversation, .. }) => {
-                    Some((*id, *conversation))
-                }
+                Event::Conversation(
+                    conversation::Event::Told { id, conversation, .. }
+                    | conversation::Event::Joined { id, conversation, .. },
+                ) => Some((*id, *conversation)),
                 _ => None,
             }));
             self.stage.was_told(mark, &done);
@@ -443,6 +449,7 @@ impl Model {
             conversation::Event::Opened { .. }
             | conversation::Event::Cleared { .. }
             | conversation::Event::Left { .. }
+            | conversation::Event::Joined { .. }
             | conversation::Event::Read { .. } => {}
             conversation::Event::Told { id, .. } => {
                 known.queue.push_back(*id);
