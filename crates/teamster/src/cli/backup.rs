@@ -11,8 +11,12 @@ use crate::config::{DataFiles, write_private};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BackupArgs {
-    /// The directory to make; whoever can read it can do what the operator can
+    /// The directory to make
     directory: PathBuf,
+
+    /// Copy the tokens and the seal key too: whoever reads the backup can then act as the operator
+    #[arg(long)]
+    with_tokens: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -27,13 +31,19 @@ pub(super) async fn backup(data: &DataFiles, args: BackupArgs) -> anyhow::Result
         bail!("{} exists already; name a directory that does not", target.display());
     }
     let log = teamster_log::open_readonly(data.directory())?;
-    let head = make(log.as_ref(), data, &target, "backing up").await?;
+    let kept = if args.with_tokens { Kept::Everything } else { Kept::NoSecrets };
+    let head = make(log.as_ref(), data, &target, kept, "backing up").await?;
     print(&format!("{}:{}", head.number, head.hash))?;
     say(&format!(
         "{} commits are in {}; the line above is their head",
         head.number,
         target.display()
     ));
+    if kept == Kept::NoSecrets {
+        say(
+            "the operator's token is not in it: a hub that starts there makes a new one (--with-tokens copies it)",
+        );
+    }
     Ok(())
 }
 
@@ -64,7 +74,7 @@ pub(super) async fn restore(data: &DataFiles, args: RestoreArgs) -> anyhow::Resu
             target.display()
         );
     }
-    let head = make(backup.as_ref(), &source, target, "restoring").await?;
+    let head = make(backup.as_ref(), &source, target, Kept::Everything, "restoring").await?;
     say(&format!(
         "{} commits are in {}; start the hub with `{}`",
         head.number,
@@ -80,6 +90,7 @@ async fn make(
     log: &dyn Log,
     files: &DataFiles,
     target: &Path,
+    kept: Kept,
     doing: &'static str,
 ) -> anyhow::Result<Head> {
     let name = target.file_name().context("name the directory to make")?.to_string_lossy();
@@ -92,7 +103,7 @@ async fn make(
     let mut say = |done, all| progress.say(done, all);
     let head = teamster_log::copy(log, copy.as_ref(), &mut Verbatim, &mut say).await?;
     drop(copy);
-    copy_files(files, &DataFiles::of(&unfinished))?;
+    copy_files(files, &DataFiles::of(&unfinished), kept)?;
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
     std::fs::rename(&unfinished, target)
         .and_then(|()| File::open(parent.unwrap_or(Path::new(".")))?.sync_all())
@@ -100,14 +111,20 @@ async fn make(
     Ok(head)
 }
 
-/// Copies what lets the restored hub be the same one for everybody: its tokens, the key of its seals and where it listens.
-fn copy_files(from: &DataFiles, to: &DataFiles) -> anyhow::Result<()> {
-    let kept = [
-        DataFiles::operator_token,
-        DataFiles::agent_token,
-        DataFiles::seal_key,
-        DataFiles::address,
-    ];
+/// Which files beside the log are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// All that there are: the copy is the same hub for everybody.
+    Everything,
+    /// Where it listens. A hub that starts there makes its own tokens and seal key; tokens of connected agents, of which
+    /// the log has the hashes, stay valid.
+    NoSecrets,
+}
+
+fn copy_files(from: &DataFiles, to: &DataFiles, kept: Kept) -> anyhow::Result<()> {
+    let secrets = [DataFiles::operator_token, DataFiles::agent_token, DataFiles::seal_key];
+    let secrets = secrets.into_iter().filter(|_| kept == Kept::Everything);
+    let kept = secrets.chain([DataFiles::address as fn(&DataFiles) -> PathBuf]);
     for file in kept {
         match std::fs::read(file(from)) {
             Ok(contents) => write_private(&file(to), &contents)?,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use teamster_log::{Commit, CommitId, Hash, Head, Log, Options};
+use teamster_log::{Commit, CommitId, Hash, Head, Log, Options, Rewrite};
 
 use super::{Progress, say};
 use crate::config::DataFiles;
@@ -108,13 +108,16 @@ fn put(to: &mut dyn Write, line: &Line) -> anyhow::Result<()> {
 pub(super) async fn import(data: &DataFiles, args: ImportArgs) -> anyhow::Result<()> {
     // The whole file is checked first, so that nothing of a bad one is taken over.
     let head = check(&args.file)?;
-    let log = teamster_log::open(data.directory(), Options::default())?;
-    if log.head().await?.number > 0 {
+    // The log takes its place when it is whole: a hub never starts on a part of one.
+    drop(teamster_log::open(data.directory(), Options::default())?);
+    let rewrite = Rewrite::begin(data.directory(), Options::default())?;
+    if rewrite.old().head().await?.number > 0 {
         bail!(
             "{} has a log already; import into an empty directory (--data DIR)",
             data.directory().display()
         );
     }
+    let log = rewrite.new_log();
     let mut progress = Progress::new("importing");
     for commit in commits(&args.file)? {
         let Some(commit) = commit? else { break };
@@ -125,6 +128,7 @@ pub(super) async fn import(data: &DataFiles, args: ImportArgs) -> anyhow::Result
     if log.head().await?.hash != head.hash {
         bail!("the imported log ends otherwise than the file says");
     }
+    rewrite.finish()?;
     say(&format!("{} commits are in {}", head.number, data.directory().display()));
     Ok(())
 }

@@ -48,6 +48,41 @@ fn a_log_that_is_exported_and_imported_is_the_same() {
     }
 }
 
+/// A hub that starts on a part of a log would go on from there, and nobody could tell.
+#[test]
+fn an_import_that_is_killed_leaves_no_part_of_a_log() {
+    const COMMITS: usize = 1_000;
+    let hub = Hub::start();
+    let line =
+        |n| json!({"notes": [{"content": format!("{n}"), "type": "tip"}]}).to_string() + "\n";
+    let mut notes = hub.command();
+    notes.args(["tool", "note-add", "--json", "-"]);
+    let fed = feed(notes, &(0..COMMITS).map(line).collect::<String>());
+    assert!(fed.status.success(), "{fed:?}");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (file, data) = (directory.path().join("log.jsonl"), directory.path().join("data"));
+    let file = file.to_string_lossy();
+    hub.ok(&["export", &file]);
+    let mut import = command(&data);
+    let mut import = import.args(["import", &file]).spawn().expect("it starts");
+    // Each commit is synced, so that this takes a second; it is killed when it has begun.
+    let begun = data.join("log.rewrite");
+    while !begun.exists() {
+        assert!(import.try_wait().expect("it is ours").is_none(), "it was too fast to be killed");
+        std::thread::yield_now();
+    }
+    import.kill().expect("it is ours");
+    import.wait().expect("it is ours");
+    let empty = Hub::start_in(&data);
+    assert_eq!(empty.ok(&["tool", "note-list"]), "No notes");
+    assert!(!begun.exists());
+    drop(empty);
+    std::fs::remove_dir_all(&data).expect("it is ours");
+    let (ok, _, stderr) = run_in(&data, &["import", &file]);
+    assert!(ok, "{stderr}");
+    assert_eq!(run_in(&data, &["log", "verify"]).1.trim_end(), hub.ok(&["log", "verify"]));
+}
+
 /// Returns what the tools and the log say, which must be the same for two hubs on the same log.
 fn facts(hub: &Hub) -> [String; 4] {
     ["task-list", "note-list", "list_yaks", "task-next"].map(|tool| hub.ok(&["tool", tool]))
@@ -79,7 +114,7 @@ fn a_backup_of_a_running_hub_becomes_the_same_hub() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name);
     let text = |name: &str| path(name).to_string_lossy().into_owned();
-    let head = hub.ok(&["backup", &text("backup")]);
+    let head = hub.ok(&["backup", &text("backup"), "--with-tokens"]);
     assert_eq!(head, hub.ok(&["log", "verify"]), "it is the log as it was");
     assert!(hub.fails(&["backup", &text("backup")]).contains("exists already"));
     for entry in std::fs::read_dir(path("backup")).expect("it is there") {
@@ -111,6 +146,32 @@ fn a_backup_of_a_running_hub_becomes_the_same_hub() {
     let (ok, _, stderr) = run_in(&path("other"), &["restore", &text("backup")]);
     assert!(!ok && stderr.contains("of the backup is broken"), "{stderr}");
     assert!(!path("other").exists());
+}
+
+/// Backups are put where agents and other people can read.
+#[test]
+fn a_backup_holds_no_tokens_unless_asked() {
+    let hub = Hub::start();
+    some_work(&hub);
+    let token = hub.token("ann", "full");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (backup, restored) = (directory.path().join("backup"), directory.path().join("restored"));
+    hub.ok(&["backup", &backup.to_string_lossy()]);
+    for name in ["operator.token", "agent.token", "seal.key"] {
+        assert!(hub.data().join(name).exists() && !backup.join(name).exists(), "{name}");
+    }
+    let secrets = [&hub.operator, &token].map(|secret| secret.trim().as_bytes().to_owned());
+    for entry in std::fs::read_dir(&backup).expect("it is there") {
+        let path = entry.expect("it can be read").path();
+        let bytes = if path.is_file() { std::fs::read(&path).expect("ours") } else { Vec::new() };
+        let holds = |secret: &Vec<u8>| bytes.windows(secret.len()).any(|part| part == secret);
+        assert!(!secrets.iter().any(holds), "{}", path.display());
+    }
+    let before = facts(&hub);
+    drop(hub);
+    let (ok, _, stderr) = run_in(&restored, &["restore", &backup.to_string_lossy()]);
+    assert!(ok, "{stderr}");
+    assert_eq!(facts(&Hub::start_in(&restored)), before);
 }
 
 /// What a copy leaves out must not be what somebody appended before it began.
