@@ -19,6 +19,8 @@ pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 pub const ID_BYTES_MAX: usize = 256;
 /// As many files or other targets as are kept of one tool call.
 pub const TARGETS_MAX: usize = 16;
+/// Maximum texts that are kept of what else a program shows of a call.
+pub const SHOWN_MAX: usize = 64;
 /// As many steps as are kept of a plan. With every character escaped it is still a record that the log takes.
 pub const STEPS_MAX: usize = 100;
 /// As many answers as one permission request may offer.
@@ -161,6 +163,39 @@ pub struct ToolCall {
     /// Files that the call is about, as `path` or `path:line`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
+    /// What else the program shows of a call that it asks permission for. The model may have written it.
+    #[serde(default, skip_serializing_if = "Shown::is_empty")]
+    pub shown: Shown,
+}
+
+/// Texts that a program shows beside a call: earlier titles, contents, paths, a title that is longer than a label.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Shown {
+    pub texts: Vec<String>,
+    /// Bytes of texts that are not kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_bytes: usize,
+}
+
+impl Shown {
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.cut_bytes == 0
+    }
+
+    /// Adds a text, as far as there is room for it.
+    pub fn push(&mut self, text: &str) {
+        if text.trim().is_empty() || self.texts.iter().any(|known| known == text) {
+            return;
+        }
+        let used: usize = self.texts.iter().map(String::len).sum();
+        let room =
+            if self.texts.len() < SHOWN_MAX { PAYLOAD_BYTES_MAX.saturating_sub(used) } else { 0 };
+        let Clipped { text, cut_bytes } = Clipped::new(text.to_owned(), room);
+        self.cut_bytes += cut_bytes;
+        if !text.is_empty() {
+            self.texts.push(text);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

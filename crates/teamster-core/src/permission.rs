@@ -37,34 +37,45 @@ impl Permissions {
     /// As long as a person is waited for who was told nothing else: a meeting, not a night.
     pub const ASK_MS_USUAL: u64 = 60 * 60 * 1_000;
 
-    /// Says whether a rule that holds back looks at what is in a call.
-    pub fn looks_into_calls(&self) -> bool {
-        self.deny.iter().chain(&self.ask).any(|pattern| pattern.target().is_some())
+    /// Returns whether a request can be denied or become a question.
+    pub fn hold_back(&self) -> bool {
+        !self.deny.is_empty() || !self.ask.is_empty() || self.otherwise != Verdict::Allow
+    }
+
+    /// Returns whether a rule that holds back looks at what is in this call.
+    pub fn look_into(&self, asked: &Asked<'_>) -> bool {
+        let mut patterns = self.deny.iter().chain(&self.ask);
+        patterns.any(|pattern| pattern.target().is_some() && pattern.may_mean_tool(asked))
     }
 
     /// Decides a request.
     pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(asked));
+        let denies = |pattern: &Pattern| match asked.ours {
+            Ours::No | Ours::ByName => pattern.matches(asked),
+            // Rules for kinds and for everything mean the tools of others.
+            Ours::Surely => pattern.matches(asked) && pattern.names(asked),
+        };
+        let asks = |pattern: &Pattern| pattern.matches(asked);
         // What is allowed is allowed for all that it is about, and a command that chains others is not the one that was meant.
         let allows = |pattern: &Pattern| match pattern.target() {
-            None => pattern.matches(asked),
+            None => pattern.means_tool(asked),
             Some(wanted) => {
                 let is_meant = |target: &&str| {
                     glob(wanted, target) && !target.contains(CHAINING) && !leads_up(target)
                 };
-                pattern.matches_tool(asked)
+                pattern.means_tool(asked)
                     && !asked.targets.is_empty()
                     && asked.targets.iter().all(is_meant)
             }
         };
-        if any(&self.deny) {
-            Verdict::Deny
-        } else if any(&self.ask) {
-            Verdict::Ask
-        } else if asked.is_ours || self.allow.iter().any(allows) {
-            Verdict::Allow
-        } else {
-            self.otherwise
+        if self.deny.iter().any(denies) {
+            return Verdict::Deny;
+        }
+        match asked.ours {
+            Ours::ByName | Ours::Surely => Verdict::Allow,
+            Ours::No if self.ask.iter().any(asks) => Verdict::Ask,
+            Ours::No if self.allow.iter().any(allows) => Verdict::Allow,
+            Ours::No => self.otherwise,
         }
     }
 }
@@ -77,19 +88,32 @@ fn leads_up(target: &str) -> bool {
 /// What starts another command in a shell.
 const CHAINING: [char; 9] = [';', '&', '|', '`', '$', '<', '>', '\n', '\r'];
 
-/// What a program asks permission for.
+/// Whether a tool is one of the hub's own, whose access the hub checks itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ours {
+    #[default]
+    No,
+    /// It has the name and the arguments of one. Another server may have a tool of that name, so every deny rule holds.
+    ByName,
+    Surely,
+}
+
+/// What a program asks permission for. A rule that allows looks at what is certain, a rule that holds back at all of it.
 #[derive(Debug, Clone, Default)]
 pub struct Asked<'a> {
-    /// What the tool is called.
+    /// What the tool is called; empty if that is not certain.
     pub name: &'a str,
+    /// What it may be called as well.
+    pub aliases: Vec<&'a str>,
     /// `read`, `edit`, `execute` and so on.
     pub kind: &'a str,
+    /// What it may be as well.
+    pub kinds: Vec<&'a str>,
     /// What it is about: files, commands, addresses. A rule that allows must mean all of it.
     pub targets: Vec<&'a str>,
-    /// All texts in its arguments. For a rule that holds back, one of them is enough.
+    /// All texts that the program shows of it. For a rule that holds back, one of them is enough.
     pub texts: Vec<&'a str>,
-    /// It is one of the hub's own tools, whose access the hub checks itself.
-    pub is_ours: bool,
+    pub ours: Ours,
 }
 
 /// `TOOL` or `TOOL(TARGET)`, each with `*` for anything. A tool is also matched by its kind.
@@ -124,12 +148,26 @@ impl Pattern {
     fn matches(&self, asked: &Asked<'_>) -> bool {
         let mut all = asked.targets.iter().chain(&asked.texts);
         let any = |wanted: &str| all.any(|text| glob(wanted, text));
-        self.matches_tool(asked) && self.target().is_none_or(any)
+        self.may_mean_tool(asked) && self.target().is_none_or(any)
     }
 
-    fn matches_tool(&self, asked: &Asked<'_>) -> bool {
+    /// Returns whether it means the tool for certain.
+    fn means_tool(&self, asked: &Asked<'_>) -> bool {
         let (tool, _) = split(&self.0);
         glob(tool, asked.name) || glob(tool, asked.kind)
+    }
+
+    fn may_mean_tool(&self, asked: &Asked<'_>) -> bool {
+        let (tool, _) = split(&self.0);
+        let mut others = asked.aliases.iter().chain(&asked.kinds);
+        self.means_tool(asked) || others.any(|other| glob(tool, other))
+    }
+
+    /// Returns whether it has a part of the tool's own name, not only stars.
+    fn names(&self, asked: &Asked<'_>) -> bool {
+        let (tool, _) = split(&self.0);
+        let mut names = std::iter::once(&asked.name).chain(&asked.aliases);
+        tool.contains(|c| c != '*') && names.any(|name| glob(tool, name))
     }
 }
 
@@ -188,7 +226,8 @@ mod tests {
             kind,
             targets: vec![target],
             texts: vec!["a remark"],
-            is_ours: tool == "ours",
+            ours: if tool == "ours" { Ours::Surely } else { Ours::No },
+            ..Asked::default()
         };
         assert_eq!(permissions.verdict(&asked), expected, "{tool} {kind} {target}");
     }
@@ -219,6 +258,58 @@ mod tests {
         check(&none, "ours", "other", "", Allow);
         check(&none, "Edit", "edit", "a.rs", Deny);
         check(&Permissions::default(), "Edit", "edit", "a.rs", Allow);
+    }
+
+    #[test]
+    fn our_own_tools_are_never_asked_about_and_denied_only_by_name() {
+        use Verdict::{Allow, Deny};
+        let asked = |ours| Asked {
+            name: "teamster_task-add",
+            kind: "other",
+            texts: vec!["curl"],
+            ours,
+            ..Asked::default()
+        };
+        for (deny, ask, surely, by_name) in [
+            ("x", "*", Allow, Allow),
+            ("x", "teamster_*", Allow, Allow),
+            ("*", "x", Allow, Deny),
+            ("other", "x", Allow, Deny),
+            ("*(*curl*)", "x", Allow, Deny),
+            ("*task-add", "x", Deny, Deny),
+        ] {
+            let rules = Permissions {
+                deny: patterns(&[deny]),
+                ask: patterns(&[ask]),
+                otherwise: Deny,
+                ..Permissions::default()
+            };
+            assert_eq!(rules.verdict(&asked(Ours::Surely)), surely, "{deny}");
+            assert_eq!(rules.verdict(&asked(Ours::ByName)), by_name, "{deny}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_possible_holds_back_and_allows_nothing() {
+        use Verdict::{Allow, Ask, Deny};
+        let asked = Asked {
+            name: "",
+            aliases: vec!["shell"],
+            kind: "other",
+            kinds: vec!["execute"],
+            targets: vec![],
+            texts: vec!["curl x"],
+            ours: Ours::No,
+        };
+        for rule in ["execute", "shell", "execute(curl *)", "sh*(*curl*)", "*"] {
+            let deny = Permissions { deny: patterns(&[rule]), ..Permissions::default() };
+            assert_eq!(deny.verdict(&asked), Deny, "{rule}");
+            let ask = Permissions { ask: patterns(&[rule]), ..Permissions::default() };
+            assert_eq!(ask.verdict(&asked), Ask, "{rule}");
+            let allow =
+                Permissions { allow: patterns(&[rule]), otherwise: Ask, ..Permissions::default() };
+            assert_eq!(allow.verdict(&asked), if rule == "*" { Allow } else { Ask }, "{rule}");
+        }
     }
 
     #[test]

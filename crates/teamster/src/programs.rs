@@ -33,6 +33,8 @@ pub struct Program {
     pub pass: Vec<Variable>,
     /// Environment variables that are set for it; `{mcp.streamTimeout}` stands for that setting
     pub set: BTreeMap<Variable, String>,
+    /// The names of its own tools, by what they do
+    pub tools: Tools,
     /// The account whose usage limit it has in common with other programs, if not one of its own
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Name>,
@@ -63,6 +65,7 @@ impl Default for Program {
             grace_s: const { Whole::new(5) },
             pass: Vec::new(),
             set: BTreeMap::new(),
+            tools: Tools::default(),
             account: None,
             mcp: Transport::Auto,
             authenticate: BTreeMap::new(),
@@ -109,6 +112,50 @@ pub enum Transport {
     Http,
     /// Over stdio, also if it advertises HTTP.
     Stdio,
+}
+
+/// The names of a program's own tools, by what they do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    /// Names of its tools that read files, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<String>,
+    /// Names of its tools that change files, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edit: Vec<String>,
+    /// Names of its tools that delete files, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delete: Vec<String>,
+    /// Names of its tools that move files, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub r#move: Vec<String>,
+    /// Names of its tools that search, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<String>,
+    /// Names of its tools that run commands, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub execute: Vec<String>,
+    /// Names of its tools that reach addresses, for the rules of `permissions`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fetch: Vec<String>,
+}
+
+impl Tools {
+    /// Returns the word for what a tool does, as rules have it.
+    fn kind_of(&self, tool: &str) -> Option<&'static str> {
+        let kinds = [
+            ("execute", &self.execute),
+            ("edit", &self.edit),
+            ("delete", &self.delete),
+            ("move", &self.r#move),
+            ("fetch", &self.fetch),
+            ("search", &self.search),
+            ("read", &self.read),
+        ];
+        let has = |names: &Vec<String>| names.iter().any(|name| name.eq_ignore_ascii_case(tool));
+        kinds.into_iter().find(|(_, names)| has(names)).map(|(kind, _)| kind)
+    }
 }
 
 /// What makes a program end by itself.
@@ -210,6 +257,16 @@ pub struct Known<'a> {
 impl Programs {
     pub fn iter(&self) -> impl Iterator<Item = Known<'_>> {
         self.0.iter().map(|(name, program)| Known { name, program })
+    }
+
+    /// Returns the kind of a program's own tool, as rules have it.
+    pub fn kind_of(&self, program: &str, tool: &str) -> Option<&'static str> {
+        self.0.get(program)?.tools.kind_of(tool)
+    }
+
+    /// Returns what a tool of this name is with any program: one that the user adds may be one of them.
+    pub fn kinds_of(&self, tool: &str) -> impl Iterator<Item = &'static str> {
+        self.0.values().filter_map(move |program| program.tools.kind_of(tool))
     }
 
     /// Returns the program of a name, or a sentence that says which there are.

@@ -516,7 +516,8 @@ impl Acp {
             name: clipped(offered.name, LABEL_BYTES_MAX),
             kind: permission_kind(offered.kind),
         });
-        Ok((self.calls.ask(tool_call, out)?, options.collect()))
+        let options: Vec<PermissionOption> = options.collect();
+        Ok((self.calls.ask(tool_call, &options, out)?, options))
     }
 
     fn permission_withdrawn(&mut self, params: &str, out: &mut Out) {

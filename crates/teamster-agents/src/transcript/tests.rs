@@ -22,6 +22,7 @@ fn call(id: &str, input: &str) -> Event {
         kind: ToolKind::Read,
         input: Some(Clipped::new(input.to_owned(), PAYLOAD_BYTES_MAX)),
         targets: Vec::new(),
+        shown: Shown::default(),
     })
 }
 
@@ -137,6 +138,7 @@ fn the_largest_of_every_kind_is_a_record_that_the_log_takes() {
         kind: ToolKind::Other,
         input: Some(payload()),
         targets: vec![label(); TARGETS_MAX],
+        shown: Shown { texts: vec![worst(PAYLOAD_BYTES_MAX)], cut_bytes: 1 },
     };
     let option =
         PermissionOption { id: worst(ID_BYTES_MAX), name: label(), kind: PermissionKind::Other };
@@ -187,6 +189,7 @@ const STORED: &str = r#"
 {"v":1,"at_ms":19,"type":"told","tell":"TELL-1","from":"web","to":"api","text":"hello","told_at_ms":17,"again":true}
 {"v":1,"at_ms":20,"type":"settled","tell":"TELL-1","completed":true}
 {"v":1,"at_ms":21,"type":"settled","tell":"TELL-1","completed":false,"why":"it was put to sleep"}
+{"v":1,"at_ms":22,"type":"permission_asked","id":2,"call":{"id":"c","title":"ls","kind":"execute","shown":{"texts":["in /w"],"cut_bytes":3}},"options":[]}
 "#;
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use serde_json::json;
-use teamster_agents::agent::{Clipped, Event, Piece, ToolCall, ToolKind};
+use teamster_agents::agent::{Clipped, Event, Piece, Shown, ToolCall, ToolKind};
 use teamster_agents::transcript::Record;
 use teamster_log::{Conversation, Options};
 
@@ -113,7 +113,7 @@ fn record(n: u64) -> Vec<u8> {
         let input = Clipped::new(format!("{{\"path\":\"src/file{n}.rs\",\"limit\":200}}"), 1_000);
         let (id, title) = (format!("call-{n}"), format!("read src/file{n}.rs"));
         let (name, kind, targets) = (None, ToolKind::Read, Vec::new());
-        Event::ToolCall(ToolCall { id, title, name, kind, input: Some(input), targets })
+        Event::ToolCall(ToolCall { id, title, name, kind, input: Some(input), targets, shown: Shown::default() })
     };
     Record::new(n, event).encode().expect("a record")
 }

@@ -147,7 +147,7 @@ fn what_is_wrong_with_a_role_is_told_with_its_line() {
             user/roles/fields.md:2: name: "other" is not used; the role is called fields
             user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `cwd`, `prompt`
             user/roles/fields.md:4: roles.fields.category: there is no category cooking, so it is coding; there are coding, conversational, research
-            user/roles/fields.md:5: roles.fields.program: there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode, qwen, scripted
+            user/roles/fields.md:5: roles.fields.program: there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, copilot, fast-agent, gemini, goose, kimi, opencode, qwen, scripted, vibe
             user/roles/fields.md:6: model: invalid value: string "", expected one line of text, at most 1024 bytes long
             user/roles/fields.md:9: tools[1]: invalid value: string "no such word", expected full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`
             user/roles/fields.md:11: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16

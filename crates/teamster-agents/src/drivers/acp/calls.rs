@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::text;
 use crate::agent::{
-    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, TARGETS_MAX, ToolCall,
-    ToolKind, clipped,
+    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, PermissionOption, Shown,
+    TARGETS_MAX, ToolCall, ToolKind, clipped,
 };
 use crate::drivers::Out;
 
@@ -27,6 +27,8 @@ pub(super) struct Calls(VecDeque<Told>);
 #[derive(Debug)]
 struct Told {
     call: ToolCall,
+    /// Its first title, which is the tool's name with some programs.
+    announced: Option<String>,
     output: Clipped,
     finished: bool,
 }
@@ -55,18 +57,50 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes in a call that waits for a permission, and returns it.
+    /// Takes in a call that waits for a permission, and returns it with everything that the program shows of it.
     pub(super) fn ask(
         &mut self,
         mut update: ToolCallUpdate,
+        options: &[PermissionOption],
         out: &mut Out,
     ) -> Result<ToolCall, String> {
-        // Whoever decides must see what is asked for; Gemini tells it as content only.
-        if update.fields.raw_input.is_none() {
-            let shown = output(&update.fields).filter(|shown| !shown.text.is_empty());
-            update.fields.raw_input = shown.map(|shown| Value::String(shown.text));
+        let id = update.tool_call_id.0.as_ref();
+        let told = self.0.iter().find(|told| told.call.id == id);
+        let mut shown = Shown::default();
+        let fields = &update.fields;
+        let locations = fields.locations.iter().flatten().enumerate();
+        let cut = locations.filter(|(at, location)| {
+            *at >= TARGETS_MAX || location.path.as_os_str().len() > LABEL_BYTES_MAX
+        });
+        cut.for_each(|(_, location)| shown.push(&location.path.to_string_lossy()));
+        fields
+            .title
+            .iter()
+            .filter(|title| title.len() > LABEL_BYTES_MAX)
+            .for_each(|title| shown.push(title));
+        let title = fields.title.as_deref().or(told.map(|told| told.call.title.as_str()));
+        let announced = told.and_then(|told| told.announced.as_deref());
+        announced
+            .filter(|announced| Some(*announced) != title)
+            .into_iter()
+            .for_each(|one| shown.push(one));
+        fields.content.iter().flatten().for_each(|content| show(content, &mut shown));
+        let earlier = told.map(|told| told.output.text.as_str()).unwrap_or_default();
+        shown.push(earlier);
+        // Gemini and Kimi show the arguments of a call as a text only.
+        let is_known =
+            fields.raw_input.is_some() || told.is_some_and(|told| told.call.input.is_some());
+        if !is_known {
+            let content = output(fields).unwrap_or_default();
+            let texts = [content.text.as_str(), earlier];
+            update.fields.raw_input = texts.into_iter().find_map(arguments);
         }
-        Ok(self.tell(update, out)?.call.clone())
+        if !is_known && update.fields.raw_input.is_none() {
+            options.iter().for_each(|option| shown.push(&option.name));
+        }
+        let mut call = self.tell(update, out)?.call.clone();
+        call.shown = shown;
+        Ok(call)
     }
 
     /// Says the call if something is new in it.
@@ -82,6 +116,11 @@ impl Calls {
             }
             self.0.push_back(Told {
                 call: unknown(id),
+                announced: update
+                    .fields
+                    .title
+                    .as_ref()
+                    .map(|title| clipped(title, LABEL_BYTES_MAX)),
                 output: Clipped::default(),
                 finished: false,
             });
@@ -109,6 +148,7 @@ fn unknown(id: &str) -> ToolCall {
         kind: ToolKind::Other,
         input: None,
         targets: Vec::new(),
+        shown: Shown::default(),
     }
 }
 
@@ -131,12 +171,13 @@ fn take(call: &mut ToolCall, update: ToolCallUpdate) {
     }
 }
 
-/// Where Claude, Goose and Qwen have the tool's name.
+/// Where Claude, Goose, Qwen and Vibe have the tool's name.
 fn name_in(meta: &Meta) -> Option<String> {
     let claude = meta.get("claudeCode").and_then(|claude| claude.pointer("/toolName"));
     let goose = || meta.get("goose")?.pointer("/toolCall/toolName");
     let qwen = || meta.get("toolName");
-    claude.or_else(goose).or_else(qwen)?.as_str().map(str::to_owned)
+    let vibe = || meta.get("tool_name");
+    claude.or_else(goose).or_else(qwen).or_else(vibe)?.as_str().map(str::to_owned)
 }
 
 fn tool_kind(kind: Kind) -> ToolKind {
@@ -170,6 +211,24 @@ fn output(fields: &ToolCallUpdateFields) -> Option<Clipped> {
     } else {
         Some(Clipped::new(content, PAYLOAD_BYTES_MAX))
     }
+}
+
+/// Adds what a request for permission shows: each text and each path by itself, so that rules can look at it.
+fn show(content: &ToolCallContent, shown: &mut Shown) {
+    match content {
+        ToolCallContent::Content(content) => shown.push(&text(content.content.clone())),
+        ToolCallContent::Diff(diff) => {
+            shown.push(&diff.path.to_string_lossy());
+            shown.push(&diff.new_text);
+            diff.old_text.iter().for_each(|old| shown.push(old));
+        }
+        _ => {}
+    }
+}
+
+/// Reads arguments that are shown as a text.
+fn arguments(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok().filter(Value::is_object)
 }
 
 fn shown(content: &ToolCallContent) -> String {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{name, word};
 use crate::agent::{
-    Clipped, Event, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, STEPS_MAX, Step, StepStatus, ToolCall,
-    ToolKind, clipped,
+    Clipped, Event, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, STEPS_MAX, Shown, Step, StepStatus,
+    ToolCall, ToolKind, clipped,
 };
 
 /// Reads a call from a message of the model.
@@ -27,6 +27,7 @@ fn call(id: &Value, tool: &Value, input: &Value) -> Option<ToolCall> {
         input: (!input.is_null()).then(|| Clipped::new(input.to_string(), PAYLOAD_BYTES_MAX)),
         targets: targets(input),
         name: Some(tool),
+        shown: Shown::default(),
     })
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::agent::{
-    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, TARGETS_MAX, ToolCall,
+    Clipped, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PAYLOAD_BYTES_MAX, Shown, TARGETS_MAX, ToolCall,
     ToolKind, clipped,
 };
 use crate::drivers::Out;
@@ -224,6 +224,7 @@ impl Item {
             kind,
             input: (!input.is_null()).then(|| payload(&input)),
             targets: Vec::new(),
+            shown: Shown::default(),
         };
         Some(match self {
             Self::CommandExecution { id, command, .. } => command.call(id),
@@ -364,6 +365,7 @@ impl Command {
             kind,
             input: Some(payload(&json!({"command": command, "cwd": cwd}))),
             targets: targets.take(TARGETS_MAX).map(|path| clipped(path, LABEL_BYTES_MAX)).collect(),
+            shown: Shown::default(),
         }
     }
 
@@ -383,6 +385,14 @@ fn changed(id: &str, changes: &[Change]) -> ToolCall {
         ("edit", ToolKind::Edit)
     };
     let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+    // Whoever decides by rules must see every file.
+    let mut more = Shown::default();
+    let kept = |at: usize, path: &str| at < TARGETS_MAX && path.len() <= LABEL_BYTES_MAX;
+    paths
+        .iter()
+        .enumerate()
+        .filter(|(at, path)| !kept(*at, path))
+        .for_each(|(_, path)| more.push(path));
     let shown = changes
         .iter()
         .map(|Change { path, kind, diff }| json!({"path": path, "kind": kind, "diff": diff}));
@@ -397,6 +407,7 @@ fn changed(id: &str, changes: &[Change]) -> ToolCall {
             .take(TARGETS_MAX)
             .map(|path| clipped(*path, LABEL_BYTES_MAX))
             .collect(),
+        shown: more,
     }
 }
 

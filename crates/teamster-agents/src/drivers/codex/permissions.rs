@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::items::{Calls, Command, payload};
 use super::read;
 use crate::agent::{
-    Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PermissionId, PermissionKind, PermissionOption, ToolCall,
-    ToolKind, clipped,
+    Event, ID_BYTES_MAX, LABEL_BYTES_MAX, PermissionId, PermissionKind, PermissionOption, Shown,
+    ToolCall, ToolKind, clipped,
 };
 use crate::drivers::Out;
 use crate::drivers::json_rpc::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
@@ -201,6 +201,7 @@ fn change(asked: AskedOfChange, calls: &Calls) -> Question {
         kind: ToolKind::Edit,
         input: None,
         targets: Vec::new(),
+        shown: Shown::default(),
     });
     Question { call, for_session: true, wants: Wants::Decision }
 }
@@ -222,6 +223,7 @@ fn rights(asked: AskedOfRights) -> Question {
         kind: ToolKind::Other,
         input: Some(payload(&permissions)),
         targets: Vec::new(),
+        shown: Shown::default(),
     };
     // What was not asked for must not be granted as nothing.
     let Value::Object(mut granted) = permissions else {
@@ -259,6 +261,7 @@ fn tool(asked: AskedOfTool<'_>, calls: &Calls, fallback: String) -> Question {
             kind: ToolKind::Other,
             input: Some(payload(input)),
             targets: Vec::new(),
+            shown: Shown::default(),
         });
     let persist = meta["persist"].as_array();
     let for_session = persist.is_some_and(|persist| persist.iter().any(|one| one == "session"));

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use teamster_agents::agent::{Begin, Clipped, Event};
+use teamster_agents::agent::{Begin, Clipped, Event, Shown};
 use teamster_agents::drivers::acp::Acp;
 use teamster_agents::drivers::{Driver, Out};
 
@@ -21,6 +21,7 @@ fn call(id: &str, kind: ToolKind, title: &str, input: Option<&str>) -> ToolCall 
         kind,
         input: input.map(|input| Clipped { text: input.into(), cut_bytes: 0 }),
         targets: Vec::new(),
+        shown: Shown::default(),
     }
 }
 

@@ -26,7 +26,9 @@ impl Talk<'_> {
         if !self.dialogue.waits_for(id) {
             return;
         }
-        let verdict = match asking::verdict(self.role, call) {
+        let configuration = self.shared.configured.current();
+        let programs = &configuration.settings.programs;
+        let verdict = match asking::verdict(self.role, call, programs) {
             // A rule allows this call, not all that follow.
             permission::Verdict::Allow if asking::allowing(&options).is_none() => {
                 permission::Verdict::Ask
