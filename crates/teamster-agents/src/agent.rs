@@ -364,6 +364,8 @@ pub struct Begin {
     pub model: Option<String>,
     /// A random number, of which a driver can make the name of a new session.
     pub nonce: u128,
+    /// Rules can deny what it does, so it is to ask also for what it would otherwise do without.
+    pub asks: bool,
     /// How the program takes its MCP servers.
     pub transport: Transport,
     /// Whether the program is asked for its login before it can be prompted, where that takes a request of its own.

@@ -1,5 +1,7 @@
 //! Agent programs as data: those of `programs.toml`, which is built in, and those that the user adds.
 
+mod asks;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{self, Layer, Mcp, Name, Node, Origin, Problem, Variable, Whole};
+
+pub use self::asks::Asks;
 
 /// What is built in.
 const BUILT_IN: &str = include_str!("../programs.toml");
@@ -33,6 +37,10 @@ pub struct Program {
     pub pass: Vec<Variable>,
     /// Environment variables that are set for it; `{mcp.streamTimeout}` stands for that setting
     pub set: BTreeMap<Variable, String>,
+    /// Whether it asks permission before it runs a command or changes a file, given the variables of `asking`
+    pub asks: Asks,
+    /// Environment variables that make it ask; they are set when a role's rules can deny or ask, and replace passed ones
+    pub asking: BTreeMap<Variable, String>,
     /// The names of its own tools, by what they do
     pub tools: Tools,
     /// The account whose usage limit it has in common with other programs, if not one of its own
@@ -65,6 +73,8 @@ impl Default for Program {
             grace_s: const { Whole::new(5) },
             pass: Vec::new(),
             set: BTreeMap::new(),
+            asks: Asks::Unknown,
+            asking: BTreeMap::new(),
             tools: Tools::default(),
             account: None,
             mcp: Transport::Auto,

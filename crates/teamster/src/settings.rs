@@ -157,6 +157,13 @@ impl Default for Permissions {
     }
 }
 
+impl Permissions {
+    /// Returns whether a request can be denied or become a question.
+    pub fn hold_back(&self) -> bool {
+        !self.deny.is_empty() || !self.ask.is_empty() || self.otherwise != Verdict::Allow
+    }
+}
+
 /// How often an agent may do the same before it is stopped. A call is compared with its tool and its whole input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

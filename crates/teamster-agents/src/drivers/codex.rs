@@ -273,7 +273,8 @@ impl Codex {
         let thread = [
             ("cwd", json!(self.begin.directory.to_str())),
             ("model", json!(self.begin.model)),
-            ("approvalPolicy", json!("on-request")),
+            // Codex runs commands in its sandbox without asking, unless it trusts none but those that only read.
+            ("approvalPolicy", json!(if self.begin.asks { "untrusted" } else { "on-request" })),
             ("approvalsReviewer", json!("user")),
             ("sandbox", json!("workspace-write")),
             ("config", json!(config)),

@@ -113,7 +113,15 @@ fn record(n: u64) -> Vec<u8> {
         let input = Clipped::new(format!("{{\"path\":\"src/file{n}.rs\",\"limit\":200}}"), 1_000);
         let (id, title) = (format!("call-{n}"), format!("read src/file{n}.rs"));
         let (name, kind, targets) = (None, ToolKind::Read, Vec::new());
-        Event::ToolCall(ToolCall { id, title, name, kind, input: Some(input), targets, shown: Shown::default() })
+        Event::ToolCall(ToolCall {
+            id,
+            title,
+            name,
+            kind,
+            input: Some(input),
+            targets,
+            shown: Shown::default(),
+        })
     };
     Record::new(n, event).encode().expect("a record")
 }

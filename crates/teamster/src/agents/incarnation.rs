@@ -502,6 +502,15 @@ impl Talk<'_> {
         }
     }
 
+    /// Warns once that the role's rules may have no effect on its program.
+    async fn check_asking(&mut self) {
+        let configuration = self.shared.configured.current();
+        let doubt = super::doubt(&configuration.settings.programs, self.role);
+        if let Some(says) = doubt.filter(|_| self.agent.incarnation == 1) {
+            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
+        }
+    }
+
     /// Deals with one event; returns what became of the work, if that is certain now.
     async fn hear(&mut self, event: Event) -> Option<Came> {
         // The end of a message's turn is kept with what comes of it.
@@ -521,6 +530,7 @@ impl Talk<'_> {
                 if let Some(came) = self.check_model(&started).await {
                     return Some(came);
                 }
+                self.check_asking().await;
                 if self.agent.lasts() {
                     return self.next_tell(started.resumed).await;
                 }

@@ -77,6 +77,10 @@ async fn launch_here(
     let id = launch_id(agent, secret::nonce());
     let launch = Launch::new(id, path, shared.isolation().await);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
+    if role.permissions.hold_back() {
+        let asking = program.asking().into_iter();
+        launch.environment.extend(asking.map(|(name, value)| (name.into(), value.into())));
+    }
     shared.guarded.keep(&mut launch);
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
     let session = session.filter(|_| program.load_session);
@@ -119,7 +123,11 @@ async fn launch_there(
         let mut begin = beginning((shared, agent, role), &url, begun_in, secret, session);
         begin.transport = transport(&program);
         let mut driver = driver(&program);
-        let variables = program.variables(model, &settings.mcp).into_iter();
+        let mut variables = program.variables(model, &settings.mcp);
+        if role.permissions.hold_back() {
+            variables.extend(program.asking());
+        }
+        let variables = variables.into_iter();
         let private = remote::private(&id);
         let mut order = remote::Order {
             ssh: &ssh,
@@ -186,6 +194,7 @@ fn beginning(
         }),
         model: role.model.as_deref().map(str::to_owned),
         nonce: secret::nonce(),
+        asks: role.permissions.hold_back(),
         ..Begin::default()
     }
 }

@@ -59,7 +59,7 @@ use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
-use crate::programs::Program;
+use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Money};
 use crate::{secret, tasks};
 
@@ -450,6 +450,12 @@ pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::R
     let grants = ["session".to_owned()];
     behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
     Ok(behaviour)
+}
+
+/// Returns why a role's rules may have no effect on its program, if it has rules and that is so.
+pub(crate) fn doubt(programs: &Programs, role: &role::Role) -> Option<String> {
+    let known = programs.find(&role.program).ok().filter(|_| role.permissions.hold_back())?;
+    known.doubt()
 }
 
 /// Returns the rules as the core knows them.

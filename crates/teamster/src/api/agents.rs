@@ -16,7 +16,7 @@ use teamster_core::token::Token;
 use teamster_core::{Command, Event};
 use teamster_mcp::Hub as _;
 
-use crate::agents::retention;
+use crate::agents::{self, retention};
 
 use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
@@ -99,7 +99,14 @@ async fn draft(
     })?;
     // A person wants it tried.
     api.queue.forgive(&done.state, drafted);
-    Ok(Json(shown(&api, &done.state, drafted)))
+    let mut answer = shown(&api, &done.state, drafted);
+    let configuration = api.configured.current();
+    let role = done.state.roles.get(drafted.role.as_str());
+    let doubt = role.and_then(|role| agents::doubt(&configuration.settings.programs, role));
+    if let Some(says) = doubt {
+        answer["warning"] = says.into();
+    }
+    Ok(Json(answer))
 }
 
 #[derive(Debug, Deserialize)]

@@ -135,6 +135,9 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
     });
     let agent = client.post("/api/agents", &draft).await?;
     let id = agent["id"].as_str().context("the hub's answer has no id")?.to_owned();
+    if let Some(says) = agent["warning"].as_str() {
+        say(&format!("warning: {says}"));
+    }
     if !args.wait {
         if args.json {
             return print(&agent.to_string());

@@ -11,7 +11,7 @@ use teamster_agents::process;
 use tokio::io::AsyncReadExt;
 
 use super::config::SettingsArgs;
-use super::print;
+use super::{print, say};
 use crate::agents::{self, Reached};
 use crate::config;
 use crate::programs::Known;
@@ -70,18 +70,24 @@ pub(super) async fn run(ProgramArgs { verb }: ProgramArgs) -> anyhow::Result<()>
 }
 
 async fn check(args: CheckArgs) -> anyhow::Result<()> {
-    let settings = args.settings.read()?.settings;
+    let configuration = args.settings.read()?;
+    let settings = &configuration.settings;
     let chosen = settings.programs.choose(Some(&args.name), &config::search_path());
     let (known, path) = chosen.map_err(anyhow::Error::msg)?;
     let checked = agents::check(known.program, path.clone(), &settings.mcp).await?;
+    let has_rules = settings.permissions.hold_back()
+        || configuration.roles.iter().any(|role| role.permissions.hold_back());
+    let warning = known.doubt().filter(|_| has_rules);
     if args.json {
         let mut shown = serde_json::to_value(&checked)?;
         (shown["name"], shown["path"]) = (json!(known.name), json!(path));
+        (shown["asks"], shown["warning"]) = (json!(known.program.asks), json!(warning));
         print(&shown.to_string())?;
         return if checked.failed.is_none() { Ok(()) } else { Err(super::Refused.into()) };
     }
     if let Some(started) = &checked.started {
         print(&report(known, started, &checked))?;
+        warning.iter().for_each(|says| say(&format!("warning: {says}")));
     }
     match checked.failed {
         None => Ok(()),

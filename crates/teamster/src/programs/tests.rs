@@ -111,6 +111,49 @@ fn a_program_is_added_in_three_lines_and_one_that_is_built_in_can_be_changed() {
 }
 
 #[test]
+fn a_program_that_may_not_ask_is_doubted() {
+    let user = "[programs.mine]\ncommand = \"my-agent\"\n[programs.tried]\ncommand = \"x\"\nasks = \"yes\"\n\
+                [programs.goose]\nset.GOOSE_MODE = \"auto\"\n[programs.opencode]\nset.X = \"1\"\n";
+    for (text, name, asking, doubt) in [
+        ("", "goose", "GOOSE_MODE=approve", ""),
+        ("", "opencode", r#"OPENCODE_PERMISSION={"bash":"ask","edit":"ask","webfetch":"ask"}"#, ""),
+        ("", "gemini", "", ""),
+        ("", "fast-agent", "", "fast-agent never asks permission; rules have no effect on it"),
+        ("", "codex-acp", "", "codex-acp asks permission only before it leaves its sandbox"),
+        (
+            user,
+            "goose",
+            "",
+            "your configuration sets GOOSE_MODE to \"auto\" for goose, so it may not ask permission",
+        ),
+        (
+            user,
+            "opencode",
+            r#"OPENCODE_PERMISSION={"bash":"ask","edit":"ask","webfetch":"ask"}"#,
+            "",
+        ),
+        (user, "mine", "", "it is not known whether mine asks permission"),
+        (user, "tried", "", ""),
+    ] {
+        let (configuration, told) = configured(&[("user/teamster.toml", text)], Sources::default());
+        assert_eq!(told, "");
+        let known = configuration.settings.programs.find(name).expect("it is known");
+        let set: Vec<String> = known
+            .program
+            .asking()
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(set.join(" "), asking, "{name}");
+        let found = known.doubt().unwrap_or_default();
+        assert!(
+            found.starts_with(doubt) && found.is_empty() == doubt.is_empty(),
+            "{name}: {found}"
+        );
+    }
+}
+
+#[test]
 fn programs_are_found_on_the_path() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let make = |name: &str, mode: u32| {

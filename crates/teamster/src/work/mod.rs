@@ -203,6 +203,11 @@ impl<'a> Course<'a> {
             for says in prompt::doubts(&drive.terms) {
                 self.warn_once(says).await;
             }
+            let configuration = self.shared.configured.current();
+            let programs = &configuration.settings.programs;
+            if let Some(says) = agents::doubt(programs, &drive.terms.behaviour) {
+                self.warn_once(says).await;
+            }
             if drive.terms.workers == 1 && !drive.terms.check.is_empty() {
                 let says = "the check is not run, because one works alone; a hook can check each iteration (docs/hooks.md)";
                 self.warn_once(says.to_owned()).await;

@@ -11,6 +11,7 @@ mod driven;
 mod driven_agents;
 mod driven_claude;
 mod driven_codex;
+mod driven_rules;
 mod errands;
 mod fuzz;
 mod held;

@@ -240,7 +240,7 @@ fn an_agent_that_meets_the_same_error_again_and_again_is_stopped() {
     assert_eq!(outcome(&ended).0, "aborted", "{ended}");
     let warnings = said(&world, "the same error came");
     assert_eq!(warnings.len(), 3, "a warning, a second one, and the end: {warnings:?}");
-    assert!(warnings[1].contains("it is stopped"), "{warnings:?}");
+    assert!(warnings[1].contains("stopped, because it went in circles"), "{warnings:?}");
 }
 
 #[tokio::test]
