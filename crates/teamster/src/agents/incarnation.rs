@@ -249,6 +249,13 @@ impl Talk<'_> {
                 },
             }
         };
+        // What it said before its end may still be in its pipe, which nobody else holds open but those that are left.
+        let rest = async {
+            while is_heard && let Some(event) = self.dialogue.next().await {
+                self.keep(event).await;
+            }
+        };
+        let _ = tokio::time::timeout(EXIT_WAIT, rest).await;
         if exited.n_left > 0 {
             let says = format!(
                 "{} of its processes belong to another user and could not be ended",
@@ -517,7 +524,8 @@ impl Talk<'_> {
         if !(self.agent.lasts() && matches!(event, Event::TurnEnded(_))) {
             self.keep(event.clone()).await;
         }
-        if event == Event::TurnEnded(TurnEnd::Gone) {
+        let is_gone = matches!(event, Event::TurnEnded(TurnEnd::Gone) | Event::NotStarted { .. });
+        if is_gone {
             // How it ended is known a little later than that it did.
             let _ = tokio::time::timeout(EXIT_WAIT, self.process.exited()).await;
         }
@@ -755,7 +763,7 @@ impl Talk<'_> {
             Some(launch::How::Killed | launch::How::LauncherLost | launch::How::Unwatched)
             | None => says.to_owned(),
         };
-        let stderr = self.process.stderr_tail();
+        let stderr = crate::plain::cleaned(&self.process.stderr_tail());
         let stderr = stderr.trim();
         let start = stderr.len().saturating_sub(STDERR_BYTES_MAX);
         match &stderr[stderr.ceil_char_boundary(start)..] {

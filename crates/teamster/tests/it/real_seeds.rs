@@ -49,7 +49,7 @@ async fn check_the_tools(program: &str) {
         (tell(1_000), r#""tellId":"TELL-1""#),
         (Step::call("team_wake", json!({"team": "api"})), "Team api is awake"),
         (Step::call("team_cache_clear", session.clone()), "1 stay"),
-        (Step::call("team_cache_read", session), r#""partial":true,"text":"so far""#),
+        (Step::call("team_cache_read", session), r#""text":"so far","partial":true"#),
         (Step::call("team_report", json!({"team": "api"})), "so far"),
         (
             Step::call("team_sleep", json!({"team": "api", "force": true})),

@@ -291,7 +291,7 @@ fn teams_are_added_and_removed_by_commands() {
         ["add", "operator", "ops"]: error: the name belongs to the hub or its operator; config/teamster/teamster.toml is left alone
         ["add", "ops", "nowhere"]: error: there is no directory nowhere
         ["add", "ops", "notes"]: error: notes is not a directory
-        ["add", "ops", "ops", "--program", "nobody"]: error: there is no program "nobody"; there are claude, claude-agent-acp, codex, codex-acp, gemini, goose, opencode, qwen, scripted; config/teamster/teamster.toml is left alone
+        ["add", "ops", "ops", "--program", "nobody"]: error: there is no program "nobody"; there are claude, claude-agent-acp, codex, codex-acp, copilot, fast-agent, gemini, goose, kimi, opencode, qwen, scripted, vibe; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--role", "nobody"]: error: Unknown role "nobody". Available: coder, coordinator, researcher, reviewer; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--idle-minutes", "0"]: error: teams.ops.idle_minutes: invalid value: integer `0`, expected a whole number from 1 to 10080; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--description", "two\nlines"]: error: teams.ops.description: invalid value: string "two\nlines", expected one line of text, at most 1024 bytes long; config/teamster/teamster.toml is left alone
