@@ -54,8 +54,11 @@ async fn answer_all(
             },
             Some((id, ended)) = under_way.next(), if !under_way.is_empty() => {
                 handles.remove(&id);
-                if let Ok(ended) = ended {
-                    answers.write_all(&answer(id, ended)?).await?;
+                if let Ok(ended) = ended
+                    && answers.write_all(&answer(id, ended)?).await.is_err()
+                {
+                    // The hub is gone. Others are not done for that.
+                    break;
                 }
             }
         }
@@ -71,5 +74,51 @@ fn answer(id: u64, ended: io::Result<Output>) -> io::Result<Vec<u8>> {
             frame(&Answer { id, ended: Ok((how, stdout.len())) }, [&stdout, &stderr])
         }
         Err(error) => frame(&Answer { id, ended: Err(error.to_string()) }, [&[], &[]]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::super::command::Command;
+    use super::*;
+
+    /// What a hub that has died leaves: nobody reads.
+    struct Broken;
+
+    impl AsyncWrite for Broken {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A git that is killed in the middle leaves its locks.
+    #[tokio::test]
+    async fn commands_finish_although_the_answer_to_another_reaches_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |id, script: &str| {
+            let command = Command::new("sh", directory.path()).args(["-c", script]);
+            frame(&Request::Run { id, command: Box::new(command) }, [&[], &[]]).unwrap()
+        };
+        let (mut hub, requests) = tokio::io::duplex(64 * 1024);
+        let quick = "while ! test -e begun; do sleep 0.01; done";
+        hub.write_all(&run(1, "touch begun; sleep 0.2; touch done")).await.unwrap();
+        hub.write_all(&run(2, quick)).await.unwrap();
+        answer_all(requests, Broken).await.unwrap();
+        assert!(directory.path().join("done").exists());
     }
 }
