@@ -2,10 +2,11 @@
 //! environment of each of its processes.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,12 @@ use crate::processes;
 
 /// The variable that marks an agent's processes with their launch.
 pub const MARK: &str = "TEAMSTER_LAUNCH";
+
+/// The variable that tells a launcher where the note of its launch is.
+pub(crate) const NOTE: &str = "TEAMSTER_LAUNCH_NOTE";
+
+/// The line that a launcher adds to the note when nothing of the launch is left. The time of the file is that moment.
+const GONE: &[u8] = b"\ngone\n";
 
 /// Launchers see at once that their hub has died; so long may they take to end what they started.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,6 +50,8 @@ pub struct Leftover {
     pub n_killed: usize,
     /// So many could not be killed.
     pub n_left: usize,
+    /// When nothing of it was left, if its launcher saw that.
+    pub gone_at: Option<SystemTime>,
 }
 
 /// The directory with the notes.
@@ -83,6 +92,11 @@ impl Launches {
         made
     }
 
+    /// Returns where the note of a launch is.
+    pub(crate) fn note(&self, id: &str) -> io::Result<PathBuf> {
+        self.path(id)
+    }
+
     pub(crate) fn end(&self, id: &str) -> io::Result<()> {
         let path = self.path(id)?;
         if let Some(private) = read_note(&path).and_then(|note| note.private) {
@@ -114,13 +128,15 @@ impl Launches {
             let Ok(id) = entry.file_name().into_string() else { continue };
             let processes = running.commands(&id);
             let note = read_note(&entry.path());
-            leftovers.push(Leftover { id, note, processes, n_killed: 0, n_left: 0 });
+            let (n_killed, n_left, gone_at) = (0, 0, None);
+            leftovers.push(Leftover { id, note, processes, n_killed, n_left, gone_at });
         }
         leftovers.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(leftovers)
     }
 
-    /// Waits for the ends of [`Launches::leftovers`], kills what does not end, forgets them, and tells what it found.
+    /// Waits for the ends of [`Launches::leftovers`], kills what does not end, and returns what it found. The notes stay
+    /// until [`Launches::forget`], so that a hub that is killed meanwhile knows as much.
     pub fn end_leftovers(&self, patience: Duration) -> io::Result<Vec<Leftover>> {
         let mut leftovers = self.leftovers()?;
         if leftovers.iter().any(|leftover| !leftover.processes.is_empty()) {
@@ -130,10 +146,32 @@ impl Launches {
             if !leftover.processes.is_empty() {
                 (leftover.n_killed, leftover.n_left) = end_marked(&leftover.id);
             }
-            self.end(&leftover.id)?;
+            leftover.gone_at = gone_at(&self.path(&leftover.id)?);
         }
         Ok(leftovers)
     }
+
+    /// Removes the notes of launches that are over.
+    pub fn forget(&self, leftovers: &[Leftover]) -> io::Result<()> {
+        leftovers.iter().try_for_each(|leftover| self.end(&leftover.id))
+    }
+}
+
+/// Opens the note of the launch that this process is the launcher of. Later it may be out of sight.
+pub(crate) fn own_note() -> Option<File> {
+    std::fs::OpenOptions::new().append(true).open(std::env::var_os(NOTE)?).ok()
+}
+
+/// Adds to a note that nothing of its launch is left.
+pub(crate) fn note_gone(note: Option<&File>) {
+    // Without it, nobody knows the moment.
+    let _ = note.map(|mut note| note.write_all(GONE));
+}
+
+/// Returns when nothing of a launch was left, if its launcher said so.
+fn gone_at(note: &Path) -> Option<SystemTime> {
+    let is_gone = std::fs::read(note).ok()?.ends_with(GONE);
+    std::fs::metadata(note).ok()?.modified().ok().filter(|_| is_gone)
 }
 
 /// Removes a directory that we made, unless another user's has taken its place since.
@@ -149,7 +187,8 @@ fn remove_own(directory: &Path) -> io::Result<()> {
 }
 
 fn read_note(path: &Path) -> Option<Note> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    let note = std::fs::read(path).ok()?;
+    serde_json::from_slice(note.strip_suffix(GONE).unwrap_or(&note)).ok()
 }
 
 #[cfg(target_os = "linux")]

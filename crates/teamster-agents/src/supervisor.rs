@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use crate::isolation::{Failure, Isolation, Probe, Step};
 use crate::launch::{Exited, Grace, How, Launch, Mask, Measure, Terminate};
 use crate::launcher;
-use crate::launches::{self, Launches, MARK, Note};
+use crate::launches::{self, Launches, MARK, NOTE, Note};
 use crate::lines::{Line, Lines};
 use crate::process;
 use crate::stdin::{Closer, Stdin};
@@ -220,6 +220,8 @@ impl Supervisor {
         command.args([launcher::VERB, launch.isolation.name()]);
         command.args(launch.lingers.then_some(launcher::LINGERS));
         command.current_dir("/").env(MARK, &launch.id);
+        // For the launcher alone: what it starts has another environment.
+        command.envs(self.launches.note(&launch.id).ok().map(|note| (NOTE, note)));
         // Not killed on drop: it sees the end of our side, and has its work to do then.
         command.into()
     }

@@ -691,7 +691,10 @@ impl Agents {
             }
             Event::TurnBegun { id } => {
                 self.change_with_above(id, |agent| agent.n_turns += 1);
-                self.change(id, |agent| agent.has_open_turn = true);
+                self.change(id, |agent| {
+                    agent.has_open_turn = true;
+                    agent.ready_in = agent.incarnation;
+                });
             }
             Event::Interrupted { id, blameless, why } => self.change(id, |agent| {
                 agent.failure = (!blameless).then(|| failure(why));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Agent, Agents, Ending};
 use crate::compaction::Fate;
 use crate::ids::ItemId;
-use crate::iteration::{End, Open};
+use crate::iteration::{End, Left, Open};
 use crate::role::Role;
 use crate::run::Run;
 use crate::spending::Spent;
@@ -164,10 +164,19 @@ pub struct Drive {
     /// It was to stop at once.
     pub stops_now: bool,
     /// How the files were before an iteration of a worker that did not come to its end: the next one goes on from there.
-    pub carried: OrdMap<u32, Arc<str>>,
+    pub carried: OrdMap<u32, Carried>,
     /// The newest of what people should know since it was begun or gone on with, oldest first.
     pub warnings: Vector<Warning>,
     pub last_warning: u32,
+}
+
+/// What an iteration that was not committed has left in the files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// How the files were before it.
+    pub base: Arc<str>,
+    /// How its agent left them. An older hub did not record it.
+    pub left: Option<Left>,
 }
 
 impl Drive {
@@ -208,6 +217,19 @@ pub enum Command {
         /// What went wrong after its agent had ended.
         problem: Option<String>,
     },
+    /// Says how an agent left the files of its iteration when its process was gone.
+    Leave {
+        iteration: u32,
+        left: Left,
+    },
+    /// Compares the files of an iteration with another base from now on, which has what others changed in it.
+    Rebase {
+        iteration: u32,
+        base: Arc<str>,
+        left: Left,
+    },
+    /// Says that what an iteration had left in the files is committed, or kept on a branch.
+    SetAside,
     /// Tells people something that does not end it.
     Warn {
         says: String,
@@ -221,13 +243,27 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Begun { terms: Arc<Terms>, resumes: bool },
-    Told { number: u32, text: Arc<str> },
+    Begun {
+        terms: Arc<Terms>,
+        resumes: bool,
+    },
+    Told {
+        number: u32,
+        text: Arc<str>,
+    },
     Paused,
     WentOn,
-    StopAsked { now: bool },
-    Warned { says: Arc<str> },
-    Over { why: Why },
+    StopAsked {
+        now: bool,
+    },
+    Warned {
+        says: Arc<str>,
+    },
+    Over {
+        why: Why,
+    },
+    /// What an iteration had left in the files is committed, or kept on a branch.
+    SetAside,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -430,7 +466,14 @@ pub(crate) fn end(
         failed.is_none() && commit.is_none() && !says_more && !open.touched.iter().any(is_further);
     let spent = agent.map(|agent| agent.spent).unwrap_or_default();
     let is_cut_off = outcome.is_none_or(|outcome| outcome.ending != Ending::Completed);
-    End { commit, failed, is_idle, is_cut_off, item: open.item, spent }
+    // What is committed is nobody's concern any more.
+    let is_left = open.base.is_some() && failed.is_some() && commit.is_none();
+    let left = match agent {
+        Some(agent) => Some(open.left_by(agent)),
+        None => open.left.clone(),
+    };
+    let left = left.filter(|_| is_left);
+    End { commit, failed, is_idle, is_cut_off, item: open.item, spent, left }
 }
 
 /// Returns why an iteration failed, of whose agent this is known, with what went wrong after that.
@@ -499,6 +542,15 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
             run.drive.as_ref().ok_or(Refusal::NotUnderWay)?;
             vec![warned(says)]
         }
+        Command::SetAside => {
+            if cx.caller.kind != Kind::Hub {
+                return Err(Refusal::HubOnly);
+            }
+            match under_way()?.carried.is_empty() {
+                true => Vec::new(),
+                false => vec![Event::SetAside],
+            }
+        }
         Command::End { why } => {
             if cx.caller.kind != Kind::Hub {
                 return Err(Refusal::HubOnly);
@@ -506,7 +558,10 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
             let _ = under_way()?;
             vec![Event::Over { why: why.clone() }]
         }
-        Command::BeginIteration { .. } | Command::EndIteration { .. } => {
+        Command::BeginIteration { .. }
+        | Command::EndIteration { .. }
+        | Command::Leave { .. }
+        | Command::Rebase { .. } => {
             unreachable!("these are decided where agents are at hand")
         }
     })
@@ -522,10 +577,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
     match event {
         Event::Begun { terms, resumes } => {
             // What was left in another place has nothing to do with the files in this one.
-            let is_elsewhere = |was: &Drive| {
-                let several = |terms: &Terms| terms.workers > 1;
-                was.terms.directory != terms.directory || several(&was.terms) != several(terms)
-            };
+            let is_elsewhere = |was: &Drive| was.terms.directory != terms.directory;
             let was = drive.take();
             let carried = was.as_ref().filter(|was| !is_elsewhere(was));
             let carried = carried.map(|was| was.carried.clone()).unwrap_or_default();
@@ -581,6 +633,7 @@ pub(crate) fn apply(drive: &mut Option<Drive>, event: &Event, record: &Record) {
             drive.totals.over(drive.begun_at, record.at);
             drive.phase = Phase::Over(why.clone());
         }),
+        Event::SetAside => change(drive, |drive| drive.carried.clear()),
     }
 }
 
@@ -611,11 +664,13 @@ impl Drive {
         // Of several workers each begins afresh: the next may be for something else.
         match (&open.base, &end.failed, &end.commit) {
             (Some(base), Some(_), None) if self.terms.workers == 1 => {
-                self.carried.insert(open.worker, base.clone());
+                let carried = Carried { base: base.clone(), left: end.left.clone() };
+                self.carried.insert(open.worker, carried);
             }
-            (Some(_) | None, _, _) => {
+            (Some(_) | None, _, _) if self.terms.workers == 1 => {
                 self.carried.remove(&open.worker);
             }
+            (Some(_) | None, _, _) => {}
         }
     }
 }
@@ -633,7 +688,11 @@ impl Event {
             }
             Self::Told { text, .. } => text.len(),
             Self::Warned { says } => says.len(),
-            Self::Paused | Self::WentOn | Self::StopAsked { .. } | Self::Over { .. } => 0,
+            Self::Paused
+            | Self::WentOn
+            | Self::StopAsked { .. }
+            | Self::Over { .. }
+            | Self::SetAside => 0,
         }
     }
 
@@ -664,6 +723,9 @@ impl Event {
             }
             Self::Warned { says } => Summary::new("note", format!("warning: {says}")),
             Self::Over { why } => Summary::new("done", format!("no longer worked on: {why}")),
+            Self::SetAside => {
+                Summary::new("edit", "unfinished work is committed or on a branch".into())
+            }
         }
     }
 }

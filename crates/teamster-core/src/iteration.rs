@@ -7,7 +7,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::AgentId;
+use crate::agent::{Agent, AgentId};
 use crate::drive::Message;
 use crate::ids::ItemId;
 use crate::item;
@@ -38,6 +38,8 @@ pub struct Open {
     pub plans: bool,
     /// How the files were before it, in words of whoever keeps them.
     pub base: Option<Arc<str>>,
+    /// How its agent left the files when its process last ended.
+    pub left: Option<Left>,
     pub begun_at: Timestamp,
     /// The item that it is for, once it has begun one.
     pub item: Option<ItemId>,
@@ -46,6 +48,34 @@ pub struct Open {
     pub told: Vector<Message>,
     /// What hooks said that its agent is to know.
     pub hooks: Arc<str>,
+}
+
+/// How an agent left the files when its process was gone: later changes are not its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The incarnation of the agent whose process it was.
+    pub incarnation: u32,
+    /// The files as they were then, in words of whoever keeps them; none if nobody could look at that moment.
+    pub files: Option<Arc<str>>,
+    /// When the process was gone.
+    pub at: Timestamp,
+}
+
+impl Open {
+    /// Returns how the agent left the files, now that none of its processes is running.
+    pub fn left_by(&self, agent: &Agent) -> Left {
+        let incarnation = agent.ready_in;
+        match &self.left {
+            // No process after that one was told anything.
+            Some(left) if left.incarnation >= incarnation => left.clone(),
+            None if incarnation == 0 => {
+                Left { incarnation, files: self.base.clone(), at: self.begun_at }
+            }
+            Some(_) | None => {
+                Left { incarnation, files: None, at: agent.ended_at.unwrap_or(self.begun_at) }
+            }
+        }
+    }
 }
 
 /// How an iteration ended.
@@ -64,6 +94,9 @@ pub struct End {
     #[serde(default)]
     pub item: Option<ItemId>,
     pub spent: Spent,
+    /// How its agent left the files, if what it changed is not committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
 }
 
 /// An iteration that has ended.
@@ -99,6 +132,17 @@ pub enum Event {
     Ended {
         iteration: u32,
         end: Arc<End>,
+    },
+    /// The process of its agent is gone, though the iteration has not ended.
+    Left {
+        iteration: u32,
+        left: Left,
+    },
+    /// Changes that are not its agent's were told apart: its files are now compared with this base.
+    Rebased {
+        iteration: u32,
+        base: Arc<str>,
+        left: Left,
     },
     /// The next iteration has this number.
     Numbered {
@@ -252,6 +296,7 @@ impl Iterations {
                     agent: agent.clone(),
                     plans: *plans,
                     base: base.clone(),
+                    left: None,
                     begun_at: record.at,
                     item: None,
                     touched: OrdSet::new(),
@@ -268,7 +313,8 @@ impl Iterations {
                     let (told, hooks) = (Vector::new(), "".into());
                     // So is what it touched; its item is said anew, for a compacted log may not say when it was begun.
                     let (item, touched) = (end.item, OrdSet::new());
-                    let open = Open { told, hooks, item, touched, ..Open::clone(&open) };
+                    let left = None;
+                    let open = Open { told, hooks, item, touched, left, ..Open::clone(&open) };
                     let open = Arc::new(open);
                     let ended = Ended { open, end: end.clone(), at: record.at };
                     self.ended.insert(*iteration, Arc::new(ended));
@@ -277,7 +323,22 @@ impl Iterations {
                     self.ended = self.ended.without_min().1;
                 }
             }
+            Event::Left { iteration, left } => {
+                self.change(*iteration, |open| open.left = Some(left.clone()));
+            }
+            Event::Rebased { iteration, base, left } => self.change(*iteration, |open| {
+                open.base = Some(base.clone());
+                open.left = Some(left.clone());
+            }),
             Event::Numbered { next } => self.current = *next,
+        }
+    }
+
+    fn change(&mut self, iteration: u32, change: impl FnOnce(&mut Open)) {
+        if let Some(open) = self.open.get(&iteration) {
+            let mut open = Open::clone(open);
+            change(&mut open);
+            self.open.insert(iteration, Arc::new(open));
         }
     }
 
@@ -332,6 +393,13 @@ impl Event {
                 };
                 crate::Summary::new("done", format!("iteration {iteration} {how}"))
             }
+            Self::Left { iteration, .. } => {
+                crate::Summary::new("note", format!("iteration {iteration} is interrupted"))
+            }
+            Self::Rebased { iteration, .. } => crate::Summary::new(
+                "note",
+                format!("iteration {iteration} continues; changes made in between are not its own"),
+            ),
             Self::Numbered { next } => {
                 crate::Summary::new("edit", format!("the next iteration is number {next}"))
             }
@@ -344,7 +412,7 @@ impl Event {
             Self::Summarised { text, .. } => text.len(),
             Self::Ended { end, .. } => end.failed.as_ref().map_or(0, |why| why.len()),
             Self::Begun { hooks, .. } => hooks.len(),
-            Self::Numbered { .. } => 0,
+            Self::Left { .. } | Self::Rebased { .. } | Self::Numbered { .. } => 0,
         }
     }
 }

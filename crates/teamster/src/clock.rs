@@ -27,6 +27,12 @@ pub fn wall() -> std::time::SystemTime {
     std::time::SystemTime::now()
 }
 
+/// Returns a time of the machine, such as that of a file, as the log has times.
+pub fn timestamp(at: std::time::SystemTime) -> Timestamp {
+    let since_epoch = at.duration_since(std::time::UNIX_EPOCH);
+    Timestamp(since_epoch.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
 /// Tells how long ago it was started, also if the machine's clock is set meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch(std::time::Instant);
@@ -52,10 +58,7 @@ const NAP_MAX: Duration = Duration::from_secs(60 * 60);
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
     fn now(&self) -> Timestamp {
-        let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Timestamp(
-            since_epoch.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
-        )
+        timestamp(std::time::SystemTime::now())
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {

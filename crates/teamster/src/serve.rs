@@ -117,6 +117,7 @@ pub async fn run(
     let live = agents::Live::default();
     let configured = Arc::new(agents::Configured::new(handle.clone(), data.clone(), configuration));
     let queue = agents::Queue::new(handle.clone(), clock.clone(), configured.clone());
+    let between = Arc::new(work::Between::new(handle.clone(), clock.clone(), &data)?);
     let runner = agents::Runner::new(agents::Setup {
         hub: handle.clone(),
         log: log.clone(),
@@ -127,6 +128,7 @@ pub async fn run(
         configured: configured.clone(),
         live: live.clone(),
         queue: queue.clone(),
+        between: between.clone(),
     })
     .await?;
     let agents_stop = runner.stopper();
@@ -135,6 +137,7 @@ pub async fn run(
         data: data.clone(),
         guarded,
         configured: configured.clone(),
+        between,
     })?;
     let work_stop = work.stopper();
     let api = api::router(Api {

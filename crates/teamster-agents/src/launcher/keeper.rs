@@ -1,6 +1,6 @@
 //! Starts the program, reaps whatever ends, and ends everything: when the program ends, or when the hub's side does.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,7 @@ use rustix::process::{
 use super::NotHeld;
 use crate::isolation::{Failure, Step};
 use crate::launch::PrivateFile;
+use crate::launches;
 use crate::process;
 #[cfg(target_os = "linux")]
 use crate::processes;
@@ -38,7 +39,12 @@ pub(super) enum Reach {
 }
 
 /// Plays the keeper. Returns only if nothing was started; otherwise the process ends when everything has.
-pub(super) fn keep(control: &UnixStream, reach: Reach, linger: Duration) -> Result<(), NotHeld> {
+pub(super) fn keep(
+    control: &UnixStream,
+    reach: Reach,
+    linger: Duration,
+    note: Option<File>,
+) -> Result<(), NotHeld> {
     let handed = wire::take_over(control)?;
     let mut hub = BufReader::new(control.try_clone()?);
     let Some(order) = wire::hear::<Order>(&mut hub)? else { return Ok(()) };
@@ -61,7 +67,7 @@ pub(super) fn keep(control: &UnixStream, reach: Reach, linger: Duration) -> Resu
     let program = start(order, handed)?;
     // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
     let _ = wire::say(control, &Report::Started);
-    let keeper = Keeper { control, program, reach, linger, status: Mutex::new(None) };
+    let keeper = Keeper { control, program, reach, linger, note, status: Mutex::new(None) };
     std::thread::scope(|scope| {
         let listener = std::thread::Builder::new().spawn_scoped(scope, || keeper.listen(&mut hub));
         if listener.is_err() {
@@ -122,6 +128,8 @@ struct Keeper<'a> {
     reach: Reach,
     /// How long the program may take when the hub is gone. In a namespace the launcher outside sees to that.
     linger: Duration,
+    /// Where it is noted that nothing is left, if we can see that.
+    note: Option<File>,
     /// How the program ended, once it was reaped. Nothing is reaped or signalled without this lock, so that no signal
     /// reaches a stranger that got the number of a process of ours.
     status: Mutex<Option<Status>>,
@@ -192,6 +200,9 @@ impl Keeper<'_> {
                 Some(0)
             }
         };
+        if n_left == Some(0) {
+            launches::note_gone(self.note.as_ref());
+        }
         // If the hub is gone, nobody hears it.
         if let Some(status) = *status {
             let _ = wire::say(self.control, &Report::Ended(status));

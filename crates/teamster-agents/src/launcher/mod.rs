@@ -22,6 +22,7 @@ use crate::isolation::Step;
 use crate::isolation::{Failure, Isolation};
 use crate::launch::LINGER;
 use crate::launcher::keeper::Reach;
+use crate::launches;
 use crate::wire::{self, Report};
 
 /// The verb of our command line that makes it a launcher; a [`Part`] follows.
@@ -64,19 +65,23 @@ pub fn run(part: Part, lingers: bool) -> io::Result<()> {
     }
     close_strangers();
     prefer_to_die();
+    // Before the directory that it is in is hidden.
+    let note = launches::own_note();
     // Signals from the hub's terminal are not for us, and the agent has no business with that terminal.
     let _ = rustix::process::setsid();
     // The socket stays open as standard input too, which no child of ours shares.
     let control = UnixStream::from(fcntl_dupfd_cloexec(std::io::stdin(), 3)?);
     let linger = if lingers { LINGER } else { Duration::ZERO };
     let played = match part {
-        Part::Hold(Isolation::Group) => keeper::keep(&control, Reach::Group, linger),
+        Part::Hold(Isolation::Group) => keeper::keep(&control, Reach::Group, linger, note),
         #[cfg(target_os = "linux")]
-        Part::Hold(Isolation::Subreaper) => keeper::keep(&control, Reach::Descendants, linger),
+        Part::Hold(Isolation::Subreaper) => {
+            keeper::keep(&control, Reach::Descendants, linger, note)
+        }
         #[cfg(target_os = "linux")]
-        Part::Hold(Isolation::Namespaces) => namespaces::hold(&control, linger),
+        Part::Hold(Isolation::Namespaces) => namespaces::hold(&control, linger, note),
         #[cfg(target_os = "linux")]
-        Part::Init => keeper::keep(&control, Reach::Namespace, linger),
+        Part::Init => keeper::keep(&control, Reach::Namespace, linger, None),
         Part::Deputy => Ok(()),
         #[cfg(not(target_os = "linux"))]
         Part::Hold(Isolation::Subreaper | Isolation::Namespaces) | Part::Init => {

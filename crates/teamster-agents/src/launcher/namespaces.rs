@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,7 @@ use rustix::thread::{
 use super::{INIT, NotHeld, VERB};
 use crate::isolation::{Failure, Step};
 use crate::launch::{Identity, Mask};
-use crate::launches::MARK;
+use crate::launches::{self, MARK};
 use crate::process;
 use crate::wire::{self, Handed, Report};
 
@@ -50,7 +51,11 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::AUDIT_WRITE);
 
 /// Holds a namespace from outside: whatever becomes of the hub, it ends, and its end is seen.
-pub(super) fn hold(control: &UnixStream, linger: Duration) -> Result<(), NotHeld> {
+pub(super) fn hold(
+    control: &UnixStream,
+    linger: Duration,
+    note: Option<File>,
+) -> Result<(), NotHeld> {
     let Handed { stdin, stdout } = wire::take_over(control)?;
     enter()?;
     let (inside, theirs) = UnixStream::pair()?;
@@ -61,6 +66,7 @@ pub(super) fn hold(control: &UnixStream, linger: Duration) -> Result<(), NotHeld
     // The end of a namespace's first process is seen only after the ends of all others.
     let _ = init.kill();
     init.wait()?;
+    launches::note_gone(note.as_ref());
     // If the hub is gone, nobody hears it.
     let _ = wire::say(control, &Report::Gone { n_left: 0 });
     Ok(relayed?)

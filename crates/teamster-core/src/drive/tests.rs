@@ -262,7 +262,10 @@ fn it_is_over_when_going_on_makes_no_sense() {
         let agent = if n == 0 { agent.clone() } else { world.begin_next(0) };
         world.ended(&agent, Ending::Crashed);
         world.finish(0, None);
-        assert_eq!(world.run().drive.as_ref().unwrap().carried.get(&0).unwrap().as_ref(), "tree");
+        assert_eq!(
+            world.run().drive.as_ref().unwrap().carried.get(&0).unwrap().base.as_ref(),
+            "tree"
+        );
     }
     assert!(matches!(world.next(0), Next::End(Why::Failed { .. })));
 }
@@ -382,7 +385,11 @@ fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
     world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
     assert!(is_carried(&world));
     fail(&mut world);
+    // Several work elsewhere, but what one has left is there until it is set aside.
     world.drive("eve", Command::Begin { terms: terms(2), resumes: true }).unwrap();
+    assert!(is_carried(&world));
+    assert!(world.drive("eve", Command::SetAside).is_err());
+    world.drive("hub", Command::SetAside).unwrap();
     assert!(!is_carried(&world));
     // Of several each begins afresh.
     fail(&mut world);
@@ -611,6 +618,54 @@ fn people_are_warned_and_the_newest_warnings_are_at_hand() {
     world.given.compacted();
 }
 
+/// What an agent left behind is known by its last process that was told anything, and travels with what it left.
+#[test]
+fn how_an_agent_left_the_files_is_kept_until_they_are_committed() {
+    let left = |incarnation, files: &str| Left {
+        incarnation,
+        files: Some(files.into()),
+        at: Timestamp(7),
+    };
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let agent = world.begin_next(0);
+    let open = |world: &World| world.run().iterations.of_worker(0).unwrap().clone();
+    let known =
+        |world: &World| open(world).left_by(world.given.state.agents.get(agent.as_str()).unwrap());
+    let number = open(&world).number;
+    // It was told nothing yet, so nothing is its own.
+    assert_eq!(known(&world).files.as_deref(), Some("tree"));
+    let begin = |incarnation| agent::Command::BeginTurn { id: agent.clone(), incarnation };
+    world.given.by("hub", Any::Agent(begin(1)));
+    // Nobody looked, so all that is known is when it began.
+    assert_eq!((known(&world).files, known(&world).at), (None, open(&world).begun_at));
+    for who in ["eve", agent.as_str()] {
+        let leave = Command::Leave { iteration: number, left: left(1, "x") };
+        assert!(world.drive(who, leave).is_err(), "{who}");
+    }
+    let elsewhere = Command::Leave { iteration: number + 1, left: left(1, "x") };
+    assert!(world.drive("hub", elsewhere).is_err());
+    world.drive("hub", Command::Leave { iteration: number, left: left(1, "left") }).unwrap();
+    assert_eq!(known(&world), left(1, "left"));
+    let (why, blameless) = ("so".to_owned(), true);
+    let interrupt = agent::Command::Interrupt { id: agent.clone(), incarnation: 1, why, blameless };
+    world.given.by("hub", Any::Agent(interrupt));
+    world.admit(&agent);
+    // Before its next process is told something, nothing more can be its own.
+    assert_eq!(known(&world), left(1, "left"));
+    let (iteration, base) = (number, "other tree".into());
+    world.drive("hub", Command::Rebase { iteration, base, left: left(1, "now") }).unwrap();
+    assert_eq!((open(&world).base.as_deref(), known(&world)), (Some("other tree"), left(1, "now")));
+    world.given.by("hub", Any::Agent(begin(2)));
+    assert_eq!(known(&world).files, None);
+    world.drive("hub", Command::Leave { iteration: number, left: left(2, "at last") }).unwrap();
+    world.ended(&agent, Ending::Aborted);
+    world.finish(0, None);
+    let carried = world.run().drive.as_ref().unwrap().carried.get(&0).unwrap().clone();
+    assert_eq!((&*carried.base, carried.left), ("other tree", Some(left(2, "at last"))));
+    world.given.compacted();
+}
+
 /// As for what else is in a snapshot.
 #[test]
 fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
@@ -622,7 +677,7 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 12: 793 bytes, f5664c3835457c8f"]
+    expect_test::expect!["format 13: 794 bytes, b86000c53da69eed"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }
 

@@ -120,6 +120,17 @@ impl State {
                 let ended = of_run(run::Event::Iteration(ended));
                 Ok([ended].into_iter().chain(shorn).collect())
             }
+            drive::Command::Leave { iteration, left } => {
+                self.open_to_hub(name, *iteration, cx)?;
+                let left = iteration::Event::Left { iteration: *iteration, left: left.clone() };
+                Ok(vec![of_run(run::Event::Iteration(left))])
+            }
+            drive::Command::Rebase { iteration, base, left } => {
+                self.open_to_hub(name, *iteration, cx)?;
+                let (iteration, base, left) = (*iteration, base.clone(), left.clone());
+                let rebased = iteration::Event::Rebased { iteration, base, left };
+                Ok(vec![of_run(run::Event::Iteration(rebased))])
+            }
             // Something may have been said since it was asked for the reason.
             drive::Command::End { why }
                 if cx.caller.kind == Kind::Hub && !drive::may_end(run, &self.agents, why) =>
@@ -131,6 +142,7 @@ impl State {
             | drive::Command::Pause
             | drive::Command::GoOn
             | drive::Command::Stop { .. }
+            | drive::Command::SetAside
             | drive::Command::Warn { .. }
             | drive::Command::End { .. } => {
                 let what = run::Command::Drive(command.clone());
@@ -144,6 +156,17 @@ impl State {
                 Ok(events)
             }
         }
+    }
+
+    /// Checks that it is the hub that says something of an iteration, and that this has not ended.
+    fn open_to_hub(&self, name: &RunName, iteration: u32, cx: &Context) -> Result<(), Refusal> {
+        let mut open = self.runs.get(name).iterations.open();
+        let refusal = match open.any(|open| open.number == iteration && open.base.is_some()) {
+            _ if cx.caller.kind != Kind::Hub => drive::Refusal::HubOnly,
+            true => return Ok(()),
+            false => drive::Refusal::OutOfStep,
+        };
+        Err(Refusal::Run(refusal.into()))
     }
 
     /// Makes a warning of a run of that of an agent that works it off: there people look. What one of its agents has said

@@ -78,9 +78,20 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     let (id, incarnation) = (agent.id.clone(), agent.incarnation);
     let mut session = agent.session.as_deref();
     let mut failed = End::ProgramFailed;
+    let mut was_started = false;
     let came = loop {
+        if !was_started && let Err(why) = settle(shared, agent).await {
+            failed = End::Usual;
+            break Came::ToNothing(why);
+        }
+        if shared.stop.is_cancelled() {
+            break Came::Stopped;
+        }
         let came = match begin(shared, agent, role, secret, session).await {
-            Ok(talk) => talk.run().await,
+            Ok(talk) => {
+                was_started = true;
+                talk.run().await
+            }
             // Nothing was started, so there is no program that others have to be spared from.
             Err(why) => {
                 failed = End::Usual;
@@ -99,6 +110,14 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     shared.live.ended(&agent.id);
     shared.hub.pids().set(&agent.id, None);
     shared.hub.stderrs().ends(&agent.id);
+    // What an agent has completed is committed at once.
+    let is_done = matches!(&came, Came::To(outcome) if outcome.ending == Ending::Completed);
+    if was_started
+        && !is_done
+        && let Some(left) = shared.between.left(agent).await
+    {
+        shared.tell_hub(left).await;
+    }
     let (command, end) = match came {
         Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
         Came::Off(why) => {
@@ -125,6 +144,16 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     };
     shared.tell(command).await;
     end
+}
+
+/// Has recorded what others have changed in its files since it last had a process.
+async fn settle(shared: &Shared, agent: &Agent) -> Result<(), String> {
+    let settled = shared.between.settle(agent).await;
+    let settled = settled.map_err(|error| format!("its files could not be looked at: {error}"))?;
+    for command in settled {
+        shared.tell_hub(command).await;
+    }
+    Ok(())
 }
 
 /// An agent that is being talked to.

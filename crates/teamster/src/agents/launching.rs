@@ -157,11 +157,21 @@ async fn launch_there(
     Err(remote::NO_PORT.to_owned())
 }
 
-/// Returns a name for one launch. Teams may have characters in their names that a launch may not.
+/// Returns a name for one launch.
 fn launch_id(agent: &Agent, nonce: u128) -> String {
+    format!("{}{:016x}", launch_prefix(agent), nonce >> 64)
+}
+
+/// Says whether a launch was of this incarnation of an agent.
+pub(super) fn is_launch_of(id: &str, agent: &Agent) -> bool {
+    id.strip_prefix(&launch_prefix(agent)).is_some_and(|rest| !rest.contains('-'))
+}
+
+/// Teams may have characters in their names that a launch may not.
+fn launch_prefix(agent: &Agent) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     let name: String = agent.id.as_str().chars().map(plain).collect();
-    format!("{name}-{}-{:016x}", agent.incarnation, nonce >> 64)
+    format!("{name}-{}-", agent.incarnation)
 }
 
 /// Returns what a program is told first.

@@ -26,10 +26,10 @@ mod worktree;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launches::{self, Launches};
+use teamster_agents::launches::{self, Launches, Leftover};
 use teamster_agents::supervisor::{self, Supervisor};
 use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::conversation;
@@ -55,12 +55,13 @@ pub use self::reload::Configured;
 use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
 pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::config::DataFiles;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Money};
+use crate::work::Between;
 use crate::{secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
@@ -80,6 +81,7 @@ pub struct Setup {
     pub configured: Arc<Configured>,
     pub live: Live,
     pub queue: Queue,
+    pub between: Arc<Between>,
 }
 
 /// What every incarnation shares.
@@ -93,6 +95,7 @@ struct Shared {
     supervisor: Supervisor,
     isolation: OnceCell<Isolation>,
     live: Live,
+    between: Arc<Between>,
     resting: Arc<Resting>,
     /// What agents of runs told of the cost of turns that are under way.
     told: Mutex<BTreeMap<AgentId, u64>>,
@@ -110,16 +113,18 @@ pub struct Runner {
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, guarded, url, configured, live, queue } = setup;
+        let Setup { hub, log, clock, data, guarded, url, configured, live, queue, .. } = setup;
+        let between = setup.between;
         let launches = Launches::new(data.directory().join("launches"));
-        for left in launches.end_leftovers(launches::PATIENCE)? {
-            let (id, n_killed, n_left) = (left.id, left.n_killed, left.n_left);
+        let leftovers = launches.end_leftovers(launches::PATIENCE)?;
+        for left in &leftovers {
+            let Leftover { id, n_killed, n_left, .. } = left;
             tracing::warn!(id, n_killed, n_left, "found what an earlier hub had started");
         }
         let spawn: supervisor::Spawn = Arc::new(|name, task| {
             tasks::spawn(name, task);
         });
-        let supervisor = Supervisor::new(supervisor::own_program()?, launches, spawn);
+        let supervisor = Supervisor::new(supervisor::own_program()?, launches.clone(), spawn);
         configured.begin().await?;
         let shared = Arc::new(Shared {
             hub,
@@ -131,12 +136,16 @@ impl Runner {
             supervisor,
             isolation: OnceCell::new(),
             live,
+            between,
             resting: queue.resting.clone(),
             told: Mutex::default(),
             stop: CancellationToken::new(),
         });
         let runner = Self { shared, incarnations: TaskTracker::new(), queue, told: HashSet::new() };
+        runner.note_ends(&leftovers).await;
         runner.interrupt_all("the hub ended while it worked").await;
+        // Only now: what they tell is in the log.
+        launches.forget(&leftovers)?;
         Ok(runner)
     }
 
@@ -275,6 +284,26 @@ impl Runner {
         });
         tasks::spawn("run an agent", task);
         true
+    }
+
+    /// Has recorded when the processes of agents of runs ended that an earlier hub left: from then on, nothing that changes
+    /// is theirs.
+    async fn note_ends(&self, leftovers: &[Leftover]) {
+        let state = self.shared.hub.state();
+        for agent in state.agents.active().filter(|agent| agent.draft.run.is_some()) {
+            let launched = leftovers.iter().filter(|one| launching::is_launch_of(&one.id, agent));
+            let ends: Vec<Option<SystemTime>> = launched.map(|one| one.gone_at).collect();
+            let seen = ends.iter().copied().collect::<Option<Vec<_>>>();
+            let seen = seen.and_then(|ends| ends.into_iter().max()).map(clock::timestamp);
+            let at = match seen {
+                Some(at) => at,
+                // Whatever it did after it was last heard of, nobody can tell from what others did.
+                None => retention::last_heard(&*self.shared.log, &agent.id).await,
+            };
+            if let Some(command) = self.shared.between.lost(agent, at) {
+                self.shared.tell_hub(command).await;
+            }
+        }
     }
 
     /// Says of every agent that an earlier hub left that its process is gone.

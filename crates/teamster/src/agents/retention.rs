@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use teamster_core::Timestamp;
 use teamster_core::agent::AgentId;
 use teamster_log::{Conversation, Error, Log};
 
@@ -92,16 +93,30 @@ async fn one(shared: &Shared, transcript: &Conversation, agent: &str) -> Result<
     Ok(())
 }
 
+/// Returns when an agent was last heard of; long ago if that is not known.
+pub(super) async fn last_heard(log: &dyn Log, agent: &AgentId) -> Timestamp {
+    let last = async {
+        let transcript = transcript_of(agent.as_str()).ok()?;
+        let extent = log.transcripts().extent(&transcript).await.ok()?;
+        let last = extent.last.checked_sub(1)?;
+        let found = log.transcripts().read(&transcript, last, 1).await.ok()?;
+        serde_json::from_slice::<When>(&found.first()?.bytes).ok()
+    };
+    Timestamp(last.await.map_or(0, |when| when.at_ms))
+}
+
+/// When a record was written.
+#[derive(serde::Deserialize)]
+struct When {
+    at_ms: i64,
+}
+
 /// Returns the number of the last record from before a time. Records are in the order of time, so few are looked at.
 pub(crate) async fn last_before(
     log: &dyn Log,
     transcript: &Conversation,
     at_ms: i64,
 ) -> Result<u64, Error> {
-    #[derive(serde::Deserialize)]
-    struct When {
-        at_ms: i64,
-    }
     let extent = log.transcripts().extent(transcript).await?;
     let (mut before, mut end) = (extent.forgotten, extent.last);
     while before < end {

@@ -1,6 +1,7 @@
 //! What an iteration changed, as a commit: exactly the files that differ from how they were before it, and nothing that a
 //! person had changed by then. The person's own index and branch stay theirs: only what is committed is refreshed in it.
 
+mod apart;
 mod calling;
 mod worktrees;
 
@@ -10,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use self::apart::{Anchors, Apart};
 use crate::held::Held;
 
 /// Somebody else may commit something at the same time; so often it is tried again.
@@ -40,7 +42,7 @@ pub(super) struct Tree {
 /// Why git did not do it, in its own words.
 #[derive(Debug, thiserror::Error)]
 #[error("git {verb}: {says}")]
-pub(super) struct GitError {
+pub(crate) struct GitError {
     verb: String,
     says: String,
     code: Option<i32>,
@@ -211,22 +213,22 @@ impl Tree {
     }
 
     /// Commits what differs from `base`, but for files that differed from the last commit already then. Returns the commit,
-    /// also one that was made before; none if nothing has changed.
-    pub(super) async fn commit(
+    /// also one that was made before; none if nothing has changed. Beside it are repositories within, which are not in it.
+    pub(super) async fn commit_since(
         &self,
         base: &str,
         message: &Message<'_>,
-    ) -> Result<Option<String>, GitError> {
+    ) -> Result<(Option<String>, Vec<String>), GitError> {
         let base = Base::of(base);
         let mut moved = None;
         for _ in 0..TRIES_MAX {
             let (head, branch) = self.position().await;
             if let Some(known) = self.find_from(head.as_deref(), base.commit, message.seal).await? {
-                return Ok(Some(known));
+                return Ok((Some(known), Vec::new()));
             }
             let mine = self.changed_since(&base, head.as_deref()).await?;
             if mine.changes.is_empty() {
-                return Ok(None);
+                return Ok((None, mine.left_out));
             }
             if mine.changes.len() > FILES_MAX {
                 return Err(too_many(&mine.changes));
@@ -258,7 +260,7 @@ impl Tree {
                 true => None,
             };
             match self.commit_changes(head.as_deref(), merged, &mine, message).await {
-                Ok(commit) => return Ok(Some(commit)),
+                Ok(commit) => return Ok((Some(commit), mine.left_out)),
                 // Somebody has committed something meanwhile.
                 Err(error) if self.head().await != head => moved = Some(error),
                 Err(error) => return Err(error),
@@ -528,6 +530,13 @@ impl Tree {
         let head = self.head().await?;
         let before = Base::of(base).commit?;
         (head != before && self.is_ancestor(before, &head).await).then_some(head)
+    }
+
+    /// Returns the branch that the tree was on at `base` and the one that it is on now, if these are two.
+    pub(super) async fn switched_since(&self, base: &str) -> Option<(String, String)> {
+        let short = |name: &str| name.trim_start_matches("refs/heads/").to_owned();
+        let (was, is) = (short(Base::of(base).branch?), short(&self.position().await.1?));
+        (was != is).then_some((was, is))
     }
 
     /// Returns what says who commits, where the person has not.

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use teamster_core::drive::{Drive, WORKERS_MAX};
+use teamster_core::drive::{self, Drive, WORKERS_MAX};
 use teamster_core::item::{self, NewItem, Priority, Status};
-use teamster_core::iteration::Open;
+use teamster_core::iteration::{Ended, Open};
 use teamster_core::note::{self, NewNote};
 use teamster_core::{State, run};
 
@@ -235,6 +235,57 @@ impl Course<'_> {
         }
     }
 
+    /// Moves what an agent that worked alone has left in the user's files to a branch, before several begin: they do not see
+    /// those files, and could not merge into them.
+    pub(super) async fn set_carried_aside(&self, drive: &Drive) {
+        let Some(carried) = drive.carried.get(&0) else { return };
+        let state = self.shared.hub.state();
+        let last = state.runs.get(self.name).iterations.ended().next_back();
+        let Some(Ended { open, .. }) = last.map(|last| &**last) else { return };
+        let moved = async {
+            let main = self.main_tree(drive).await?;
+            let base = self.base_after(&main, carried, open.number).await?;
+            let (subject, body) = self.words(&state, open);
+            let (mark, seal) = (self.mark(open), self.seal(open, &base));
+            let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
+            let Some(taken) = main.taken(&base, &message).await? else { return Ok(None) };
+            let (branch, about) = self.keep(&main, open, &taken.commit, "cut-off").await?;
+            main.put_back(taken).await?;
+            Ok(Some((branch, about)))
+        };
+        match moved.await {
+            Ok(moved) => {
+                if let Some((branch, about)) = moved {
+                    let number = open.number;
+                    self.warn_once(format!(
+                        "several workers do not work in your files, so the unfinished work of iteration {number} was moved from there \
+                         to the branch {branch}"
+                    ))
+                    .await;
+                    self.tell_cut_off(number, &about, &branch).await;
+                }
+                self.tell(drive::Command::SetAside).await;
+            }
+            Err(error) => {
+                let error: GitError = error;
+                self.warn_once(format!(
+                    "the unfinished work of iteration {} stays in your files, where the workers do not see it: {error}",
+                    open.number
+                ))
+                .await;
+            }
+        }
+    }
+
+    /// Tells those who come after where the work of an iteration is that was interrupted.
+    async fn tell_cut_off(&self, number: u32, about: &str, branch: &str) {
+        self.note(format!(
+            "Iteration {number}{about} was cut off. What it had done by then is on the branch {branch}; look at it \
+             (`git diff HEAD...{branch}`) before you do the same."
+        ))
+        .await;
+    }
+
     async fn put_aside(
         &self,
         main: &Tree,
@@ -243,12 +294,7 @@ impl Course<'_> {
         commit: &str,
     ) -> Result<(), GitError> {
         let (branch, about) = self.keep(main, open, commit, "cut-off").await?;
-        self.note(format!(
-            "Iteration {}{about} was cut off. What it had done by then is on the branch {branch}; look at it \
-             (`git diff HEAD...{branch}`) before you do the same.",
-            open.number
-        ))
-        .await;
+        self.tell_cut_off(open.number, &about, &branch).await;
         self.reset(main, tree).await
     }
 
@@ -463,7 +509,7 @@ impl Course<'_> {
             let _ = std::fs::remove_dir(above);
         }
         let anchors: Vec<String> = over
-            .flat_map(|worker| [format!("before-{worker}"), format!("work-{worker}")])
+            .flat_map(|worker| ["before", "after", "work"].map(|what| format!("{what}-{worker}")))
             .map(|what| self.anchor(&what))
             .collect();
         if let Err(error) = main.forget(&anchors).await {

@@ -1,6 +1,7 @@
 //! Works runs off: begins their iterations, each with an agent of its own, and finishes what comes after an agent. What is
 //! to be done next is decided by the core from the state, so a hub that starts again goes on where the log says.
 
+mod between;
 mod git;
 pub mod hooks;
 mod merging;
@@ -11,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use sha2::{Digest as _, Sha256};
-use teamster_core::drive::{self, Drive, Next, Terms};
+use teamster_core::drive::{self, Carried, Drive, Next, Terms};
 use teamster_core::item::{Item, Status};
-use teamster_core::iteration::Open;
+use teamster_core::iteration::{Left, Open};
 use teamster_core::run::Run;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, RunName, State, run};
+use teamster_core::{Caller, Command, RunName, State, Timestamp, run};
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Failure;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::between::Between;
+use self::between::{Place, Seals};
 use self::git::{Message, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
 use self::merging::Came;
@@ -48,6 +49,7 @@ pub struct Setup {
     pub data: DataFiles,
     pub guarded: Guarded,
     pub configured: Arc<Configured>,
+    pub between: Arc<Between>,
 }
 
 struct Shared {
@@ -55,8 +57,8 @@ struct Shared {
     data: DataFiles,
     configured: Arc<Configured>,
     starter: Starter,
-    /// What commits are sealed with.
-    key: Vec<u8>,
+    between: Arc<Between>,
+    seals: Seals,
     stop: CancellationToken,
 }
 
@@ -85,11 +87,11 @@ impl Stopper {
 impl Work {
     /// After whoever ends what an earlier hub left.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, data, guarded, configured } = setup;
+        let Setup { hub, data, guarded, configured, between } = setup;
         let starter = Starter::new(&data, guarded)?;
-        let key = std::fs::read(data.seal_key()).context("there is no key to seal with")?;
+        let seals = Seals::read(&data)?;
         let stop = CancellationToken::new();
-        let shared = Shared { hub, data, configured, starter, key, stop };
+        let shared = Shared { hub, data, configured, starter, between, seals, stop };
         let (under_way, tracker) = (Arc::default(), TaskTracker::new());
         Ok(Self { shared: Arc::new(shared), under_way, tracker })
     }
@@ -183,12 +185,20 @@ struct Course<'a> {
     begins: tokio::sync::Mutex<()>,
     /// What hooks said since the last iteration began, for the next.
     said: Mutex<Vec<String>>,
+    /// Iterations whose agents an earlier hub saw end: others may have changed the files since.
+    found_ended: Vec<u32>,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
         let (merges, begins) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
-        Self { shared, name, merges, begins, said: Mutex::default() }
+        let state = shared.hub.state();
+        let is_live = |open: &&Arc<Open>| {
+            state.agents.get(open.agent.as_str()).is_some_and(|agent| agent.is_live())
+        };
+        let open = state.runs.get(name).iterations.open().filter(|open| !is_live(open));
+        let found_ended = open.map(|open| open.number).collect();
+        Self { shared, name, merges, begins, said: Mutex::default(), found_ended }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -213,6 +223,9 @@ impl<'a> Course<'a> {
                 self.warn_once(says.to_owned()).await;
             }
             self.hook(Event::SessionStart, &drive.terms, Values::default()).await;
+        }
+        if drive.terms.workers > 1 {
+            self.set_carried_aside(drive).await;
         }
         let workers = (0..n_workers).map(|worker| self.work(worker));
         futures_util::future::join_all(workers).await;
@@ -259,10 +272,13 @@ impl<'a> Course<'a> {
         let Some(mut drive) = self.drive(&state) else { return };
         let why = match (why, drive.carried.get(&0)) {
             // There is no iteration to come that would commit what the last one could not.
-            (drive::Why::Completed, Some(base)) if drive.terms.commits => {
-                match self.commit_carried(&state, &drive, base).await {
+            (drive::Why::Completed, Some(carried))
+                if drive.terms.commits && drive.terms.workers == 1 =>
+            {
+                match self.commit_carried(&state, &drive, carried).await {
                     Ok(()) => {
                         drive.carried.clear();
+                        self.tell(drive::Command::SetAside).await;
                         drive::Why::Completed
                     }
                     Err(problem) => {
@@ -317,12 +333,14 @@ impl<'a> Course<'a> {
         &self,
         state: &State,
         drive: &Drive,
-        base: &str,
+        carried: &Carried,
     ) -> Result<(), git::GitError> {
         let Some(last) = state.runs.get(self.name).iterations.ended().next_back() else {
             return Ok(());
         };
-        self.commit(state, drive, &last.open, base).await.map(drop)
+        let main = self.main_tree(drive).await?;
+        let base = self.base_after(&main, carried, last.open.number).await?;
+        self.commit(state, drive, &last.open, &base).await.map(drop)
     }
 
     /// Runs the hooks of a moment; what is for agents is kept for the next.
@@ -429,7 +447,10 @@ impl<'a> Course<'a> {
 
     /// Says whether it was in time.
     async fn submit(&self, what: run::Command) -> bool {
-        let command = Command::Run { run: self.name.clone(), what };
+        self.record(Command::Run { run: self.name.clone(), what }).await
+    }
+
+    async fn record(&self, command: Command) -> bool {
         loop {
             match self.shared.hub.submit(Caller::hub(), command.clone(), None).await {
                 Ok(_) => return true,
@@ -536,39 +557,46 @@ impl<'a> Course<'a> {
                 self.worktree(main, worker).await?
             }
         };
-        let state = self.shared.hub.state();
-        let last = state.runs.get(self.name).iterations.ended().next_back();
-        let base = match (drive.carried.get(&worker), last) {
-            // Unless it was committed when the run was over.
-            (Some(carried), Some(last))
-                if tree.find(carried, &self.seal(&last.open, carried)).await?.is_none() =>
-            {
-                carried.clone()
+        let base = match drive.carried.get(&worker) {
+            Some(carried) if drive.terms.workers == 1 => {
+                let iteration = self.shared.hub.state().runs.get(self.name).iterations.current();
+                self.base_after(&tree, carried, iteration).await?
             }
-            _ => tree.base(&self.anchor(&format!("before-{worker}"))).await?,
+            Some(_) | None => tree.base(&self.anchor(&format!("before-{worker}"))).await?,
         };
         Ok((tree.directory(), Some(base)))
     }
 
+    /// Returns the base of what goes on with the files of an iteration that was not committed: what others have changed in
+    /// them since its agent ended is not to be committed.
+    async fn base_after(
+        &self,
+        tree: &Tree,
+        carried: &Carried,
+        iteration: u32,
+    ) -> Result<Arc<str>, git::GitError> {
+        // An older hub did not say when it ended.
+        let unknown = Left { incarnation: 0, files: None, at: Timestamp(0) };
+        let left = carried.left.as_ref().unwrap_or(&unknown);
+        let place = Place { run: self.name, worker: 0, iteration };
+        let (apart, says) = place.told_apart(tree, &carried.base, left).await?;
+        for says in says {
+            self.warn_once(says).await;
+        }
+        Ok(apart.base)
+    }
+
     /// Returns the name under which a repository keeps something for the run.
     fn anchor(&self, what: &str) -> String {
-        format!("refs/teamster/run-{}/{what}", self.name)
+        between::anchor(self.name, what)
     }
 
-    /// Returns what people know the commit of an iteration by.
     fn mark(&self, open: &Open) -> String {
-        format!("{}#{}", self.name, open.number)
+        between::mark(self.name, open)
     }
 
-    /// Returns what the hub knows the commit of an iteration by.
     fn seal(&self, open: &Open, base: &str) -> String {
-        let mut hash = Sha256::new();
-        hash.update(&self.shared.key);
-        for part in [&*self.mark(open), git::files_of(base)] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect()
+        self.shared.seals.seal(self.name, open, base)
     }
 
     /// Returns how everything was before one of the iterations since a person had the run begin or go on.
@@ -589,13 +617,17 @@ impl<'a> Course<'a> {
 
     /// Does what comes after an iteration's agent.
     async fn finish(&self, open: &Open) {
+        let settled = self.settled(open).await;
         let state = self.shared.hub.state();
         let Some(drive) = self.drive(&state) else { return };
+        let mut open_now = state.runs.get(self.name).iterations.open();
+        let Some(open) = open_now.find(|one| one.number == open.number) else { return };
         let agent = state.agents.get(open.agent.as_str());
         let completed = agent
             .and_then(|agent| agent.outcome.as_ref())
             .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
         let came = match &open.base {
+            _ if settled.is_err() => settled.map(|()| Came::Nothing),
             // What was finished stays so, whatever became of its agent after that.
             Some(base) if completed || finishes(state.runs.get(self.name), open) => {
                 self.commit(&state, &drive, open, base).await
@@ -626,6 +658,19 @@ impl<'a> Course<'a> {
         }
         let (iteration, commit) = (open.number, commit.map(Into::into));
         self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
+    }
+
+    /// Has recorded what others have changed since an agent ended, if that was in the time of an earlier hub.
+    async fn settled(&self, open: &Open) -> Result<(), git::GitError> {
+        if !self.found_ended.contains(&open.number) {
+            return Ok(());
+        }
+        let state = self.shared.hub.state();
+        let Some(agent) = state.agents.get(open.agent.as_str()) else { return Ok(()) };
+        for command in self.shared.between.settle(agent).await? {
+            self.record(command).await;
+        }
+        Ok(())
     }
 
     /// Runs the hooks that come after an iteration's agent.
@@ -684,10 +729,12 @@ impl<'a> Course<'a> {
             let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
             self.keep_theirs(&main, open, base).await?;
             // Its agent may have committed all of it itself.
-            let commit = match main.commit(base, &message).await? {
+            let (commit, left_out) = main.commit_since(base, &message).await?;
+            let commit = match commit {
                 Some(commit) => Some(commit),
                 None => main.moved_since(base).await,
             };
+            self.warn_of(&main, open, base, &left_out).await;
             return Ok(commit.map_or(Came::Nothing, Came::Commit));
         }
         if let Some(known) = main.find(base, &seal).await? {
@@ -703,6 +750,24 @@ impl<'a> Course<'a> {
         match self.gathered(state, &tree, open, base).await? {
             Some(work) => self.take_over(&main, &tree, drive, open, &work).await,
             None => Ok(Came::Nothing),
+        }
+    }
+
+    /// Tells the user what an agent did to the repository beside changing files.
+    async fn warn_of(&self, main: &Tree, open: &Open, base: &str, left_out: &[String]) {
+        let number = open.number;
+        if let Some(first) = left_out.first() {
+            self.warn_once(format!(
+                "iteration {number} created a git repository in {}. Its files are not committed. To have them committed, remove                  {first}/.git, or make it a submodule",
+                git::some_of(left_out)
+            ))
+            .await;
+        }
+        if let Some((was, is)) = main.switched_since(base).await {
+            self.warn_once(format!(
+                "the branch changed from {was} to {is} during iteration {number}. Its commit is on {is}, and so are those of later                  iterations. To go back, run `git switch {was}`"
+            ))
+            .await;
         }
     }
 
@@ -732,10 +797,14 @@ impl<'a> Course<'a> {
     /// Says whether an iteration since the run was begun or gone on with has left something uncommitted in a person's files.
     async fn has_mixed(&self, state: &State, drive: &Drive) -> bool {
         let Ok(main) = self.main_tree(drive).await else { return false };
-        let kept = main.names(&self.anchor("yours-*")).await.unwrap_or_default();
+        let mut kept = main.names(&self.anchor("yours-*")).await.unwrap_or_default();
+        kept.extend(main.names(&self.anchor("left-*")).await.unwrap_or_default());
         let ended = state.runs.get(self.name).iterations.ended();
         let mut ended = ended.filter(|ended| ended.open.begun_at >= drive.begun_at);
-        ended.any(|ended| kept.contains(&self.theirs(&ended.open)))
+        ended.any(|ended| {
+            let left = between::left_name(self.name, ended.open.number);
+            kept.contains(&self.theirs(&ended.open)) || kept.contains(&left)
+        })
     }
 
     /// Returns the first line and the rest of a commit's message.

@@ -156,7 +156,7 @@ impl Driven {
             .map(|process| read(process.join("cmdline")))
             .filter(|line| !line.starts_with(&*teamster.to_string_lossy()))
             // It is the hub's, for a minute.
-            .filter(|line| !line.ends_with(" launch deputy "))
+            .filter(|line| !line.ends_with(" launch deputy ") && !line.ends_with(" --lingers "))
             .collect()
     }
 

@@ -15,7 +15,7 @@ mod inside;
 #[cfg(target_os = "linux")]
 pub(crate) mod orphans;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -62,8 +62,12 @@ impl World {
         Self { directory, supervisor }
     }
 
+    fn launches(&self) -> PathBuf {
+        self.directory.path().join("launches")
+    }
+
     fn n_notes(&self) -> usize {
-        std::fs::read_dir(self.directory.path().join("launches")).map_or(0, Iterator::count)
+        std::fs::read_dir(self.launches()).map_or(0, Iterator::count)
     }
 
     pub(crate) async fn launch(&self, launch: Launch) -> Started {

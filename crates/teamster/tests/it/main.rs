@@ -42,6 +42,7 @@ mod run_hooks;
 mod run_terms;
 mod run_view;
 mod run_workers;
+mod run_yours;
 mod scripted_agent;
 mod scripted_model;
 mod simulation;

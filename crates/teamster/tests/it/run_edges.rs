@@ -363,3 +363,19 @@ fn the_plan_has_a_template_of_its_own() {
     let refused = said(&project.run(&["--name", "other"]));
     assert!(refused.contains("the template is empty; `teamster template` prints"), "{refused}");
 }
+
+/// Nobody finds out by chance that they are on another branch, or that a repository is missing in the commit.
+#[test]
+fn what_an_agent_does_to_the_repository_is_told() {
+    let project = two();
+    let does = "! run git checkout -q -b feature; git init -q lib && cd lib && echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -q -m x\n! call iteration";
+    project.write_aside("template.md", &TEMPLATE.replacen("! call iteration", does, 1));
+    let output = project.run(&["--iterations", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let all = said(&output);
+    assert!(all.contains("the branch changed from main to feature during iteration 1"), "{all}");
+    assert!(all.contains("run `git switch main`"), "{all}");
+    assert!(all.contains("iteration 1 created a git repository in lib. "), "{all}");
+    assert_eq!(project.git(&["log", "-1", "--format=%s", "feature"]), "did one");
+    assert_eq!(project.git(&["log", "-1", "--format=%s", "main"]), "first");
+}

@@ -13,8 +13,17 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Gathered, GitError, Merged, Message, Tree};
+use teamster_core::iteration::Left;
+
+use super::{Anchors, Gathered, GitError, Merged, Message, Tree};
 use crate::held::Held;
+
+impl Tree {
+    /// Commits, where nobody asks what is not in the commit.
+    async fn commit(&self, base: &str, message: &Message<'_>) -> Result<Option<String>, GitError> {
+        self.commit_since(base, message).await.map(|(commit, _)| commit)
+    }
+}
 
 async fn tree_of(directory: &Path) -> Result<Option<Tree>, GitError> {
     Tree::at(&Held::here(), directory).await
@@ -885,4 +894,218 @@ async fn a_worktree_is_put_back_without_moving_a_persons_branch() {
     assert_eq!(in_worktree(&["rev-parse", "HEAD"]), head);
     assert!(tree.is_clean().await.expect("git answers"));
     assert!(main.reset_to(&head).await.is_err(), "what is a person's is not reset");
+}
+
+/// Where and how each of `told_apart`'s cases leaves a file: as the agent left it, then as the person did.
+#[derive(Clone, Copy)]
+enum Does {
+    Nothing,
+    Writes(&'static str),
+    Removes,
+}
+
+impl Does {
+    fn to(self, repository: &Repository, name: &str) {
+        match self {
+            Self::Nothing => {}
+            Self::Writes(text) => repository.write(name, text),
+            Self::Removes => std::fs::remove_file(repository.path(name)).expect("it is there"),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Whose {
+    /// It is committed.
+    Agents,
+    /// It stays as it is, and nobody is told.
+    Persons,
+    /// It stays as it is, and is named.
+    Both,
+}
+
+/// Waits until the clock of the files shows another time.
+fn tick(repository: &Repository) -> teamster_core::Timestamp {
+    use std::os::unix::fs::MetadataExt as _;
+    let at = || {
+        repository.write("../clock", "");
+        let about = std::fs::metadata(repository.path("../clock")).expect("it is there");
+        about.ctime() * 1_000 + about.ctime_nsec() / 1_000_000
+    };
+    let first = at();
+    while at() < first + 2 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    teamster_core::Timestamp(first)
+}
+
+/// Each file is `kept\n` before, unless it is new. With a look at the files when the agent ended all can be told; with no
+/// more than the time, some files are named.
+#[tokio::test]
+async fn what_an_agent_left_is_told_from_what_others_changed_since() {
+    use Does::{Nothing, Removes, Writes};
+    use Whose::{Agents, Both, Persons};
+    let (agent, person) = (Writes("agent\n"), Writes("person\n"));
+    let files = [
+        // name, what the agent does, what the person does, whose it is, and by the time alone
+        ("d1/changed", agent, Nothing, Agents, Agents),
+        ("d2/new-agent", agent, Nothing, Agents, Agents),
+        ("new-dir/agents", agent, Nothing, Agents, Agents),
+        ("d3/removed", Removes, Nothing, Agents, Agents),
+        ("d4/changed", Nothing, person, Persons, Both),
+        ("d4/new-person", Nothing, person, Persons, Both),
+        ("d5/removed", Nothing, Removes, Persons, Both),
+        ("d6/changed", agent, person, Both, Both),
+        ("d6/new-both", agent, person, Both, Both),
+        ("d7/changed", agent, Removes, Both, Both),
+        ("d8/removed", Removes, person, Both, Both),
+        // What the person undoes is as before.
+        ("d9/changed", agent, Writes("kept\n"), Persons, Persons),
+        ("d9/new-undone", agent, Removes, Persons, Persons),
+        ("d10/removed", Removes, Writes("kept\n"), Persons, Persons),
+    ];
+    for by_time in [false, true] {
+        let repository = Repository::new();
+        for (name, ..) in files.iter().filter(|(name, ..)| !name.contains("new")) {
+            repository.write(name, "kept\n");
+        }
+        for n in 1..=10 {
+            repository.write(format!("d{n}/keep"), "kept\n");
+        }
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "second"]);
+        // Changed before all of it.
+        repository.write("README", "mine\n");
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        for (name, does, ..) in &files {
+            does.to(&repository, name);
+        }
+        let at = tick(&repository);
+        let files_then = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
+        let left = Left { incarnation: 1, files: (!by_time).then_some(files_then), at };
+        for (name, _, does, ..) in &files {
+            does.to(&repository, name);
+        }
+        // What the person commits is theirs, and so is what they move.
+        repository.write("own.txt", "own\n");
+        repository.git(&["add", "own.txt"]);
+        repository.git(&["commit", "-q", "-m", "by the person"]);
+        std::fs::rename(repository.path("d1/keep"), repository.path("moved")).expect("ok");
+        std::fs::create_dir_all(repository.path("other")).expect("ok");
+        let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+        let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+        // Again, it is the same.
+        let now = Left { files: Some(apart.now.clone()), ..left.clone() };
+        let again = tree.told_apart(&apart.base, &now, &anchors).await.expect("it can be told");
+        assert_eq!((&again.base, again.mixed.len()), (&apart.base, 0));
+        let named = [apart.mixed, apart.unknown].concat();
+        // Its next process goes on.
+        repository.write("later", "agent\n");
+        tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+        let committed = repository.committed();
+        for (name, _, _, whose, by_time_alone) in &files {
+            let expected = if by_time { by_time_alone } else { whose };
+            let is_committed = committed.iter().any(|line| line.ends_with(&format!(" {name}")));
+            let found = match (is_committed, named.iter().any(|one| one == name)) {
+                (true, false) => Agents,
+                (false, false) => Persons,
+                (false, true) => Both,
+                (true, true) => panic!("{name} is named and committed"),
+            };
+            assert_eq!(found, *expected, "{name}, by time: {by_time}: {committed:?} {named:?}");
+        }
+        assert!(committed.contains(&"A later".to_owned()), "{committed:?}");
+        for theirs in ["README", "own.txt", "moved", "d1/keep"] {
+            let is_theirs = |line: &String| line.split(' ').nth(1) == Some(theirs);
+            assert!(!committed.iter().any(is_theirs), "{theirs}: {committed:?}");
+        }
+        let is_named = |name: &str| named.iter().any(|one| one == name);
+        assert!(!is_named("README") && !is_named("own.txt"), "{named:?}");
+        assert_eq!(is_named("moved"), by_time, "{named:?}");
+        assert!(tree.moved_since(&apart.base).await.is_some());
+    }
+}
+
+/// A directory that somebody moves has files that are older than that.
+#[tokio::test]
+async fn what_is_moved_with_its_directory_is_not_an_agents() {
+    let repository = Repository::new();
+    repository.write("dir/a", "a\n");
+    repository.write("dir/b", "b\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("agents", "agent\n");
+    let left = Left { incarnation: 1, files: None, at: tick(&repository) };
+    std::fs::rename(repository.path("dir"), repository.path("moved")).expect("it can be moved");
+    let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+    let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+    assert_eq!(apart.unknown, ["dir/a", "dir/b", "moved/a", "moved/b"]);
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A agents"]);
+}
+
+/// A merge that a person begins while no agent runs is theirs; one that an agent was in is the agent's.
+#[tokio::test]
+async fn a_merge_is_whose_who_began_it() {
+    for (by_agent, by_time) in [(false, false), (false, true), (true, false), (true, true)] {
+        let repository = Repository::new();
+        repository.git(&["checkout", "-q", "-b", "other"]);
+        repository.write("other", "other\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "other"]);
+        repository.git(&["checkout", "-q", "main"]);
+        let merge = || repository.git(&["merge", "-q", "--no-ff", "--no-commit", "other"]);
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        repository.write("agents", "agent\n");
+        if by_agent {
+            merge();
+        }
+        let at = tick(&repository);
+        let files = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
+        let left = Left { incarnation: 1, files: (!by_time).then_some(files), at };
+        if !by_agent {
+            merge();
+        }
+        let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+        let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+        tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+        let parents = repository.git(&["log", "-1", "--format=%P"]);
+        let n_parents = parents.split(' ').count();
+        assert_eq!(n_parents, if by_agent { 2 } else { 1 }, "{by_agent}, {by_time}");
+        let is_merging = repository.path(".git/MERGE_HEAD").exists();
+        assert_eq!(is_merging, !by_agent, "{by_agent}, {by_time}");
+    }
+}
+
+/// In a repository without a commit, too.
+#[tokio::test]
+async fn before_the_first_commit_files_are_told_apart() {
+    let repository = Repository::without_a_commit();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("agents", "agent\n");
+    let files = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
+    let at = teamster_core::Timestamp(0);
+    let left = Left { incarnation: 1, files: Some(files), at };
+    repository.write(".env", "SECRET=x\n");
+    let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+    let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "agents");
+    assert_eq!(repository.status(), "?? .env");
+}
+
+#[tokio::test]
+async fn a_branch_that_changes_is_noticed() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    assert_eq!(tree.switched_since(&base).await, None);
+    repository.git(&["checkout", "-q", "-b", "feature/x"]);
+    let (was, is) = tree.switched_since(&base).await.expect("it is another");
+    assert_eq!((&*was, &*is), ("main", "feature/x"));
 }

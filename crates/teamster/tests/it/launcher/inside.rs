@@ -393,7 +393,9 @@ async fn a_launcher_shows_nothing_of_what_it_launches() {
         let read =
             |file| std::fs::read_to_string(format!("/proc/{launcher}/{file}")).expect("ours");
         assert_eq!(read("cmdline"), format!("teamster\0launch\0{isolation}\0"));
-        assert_eq!(read("environ"), format!("TEAMSTER_LAUNCH={id}\0"));
+        let note = world.launches().join(&id);
+        let expected = format!("TEAMSTER_LAUNCH={id}\0TEAMSTER_LAUNCH_NOTE={}\0", note.display());
+        assert_eq!(read("environ"), expected);
         agent.process.kill();
         exited(&agent).await;
     }

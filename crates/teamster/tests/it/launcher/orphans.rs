@@ -231,11 +231,14 @@ async fn when_a_hub_is_killed_nothing_of_its_agents_is_left() {
         let launches = Launches::new(directory.path().join("launches"));
         let leftovers = launches.end_leftovers(PATIENCE).expect("the notes can be read");
         assert_eq!(leftovers.len() as u64, rounds);
-        for leftover in leftovers {
+        for leftover in &leftovers {
             assert_eq!((leftover.n_killed, leftover.n_left), (0, 0), "{leftover:?}");
-            let note = leftover.note.expect("a note was left");
+            let note = leftover.note.as_ref().expect("a note was left");
             assert_eq!((&*note.program, &*note.isolation), ("sh", isolation.name()));
+            assert!(leftover.gone_at.is_some(), "{leftover:?}");
         }
+        assert_eq!(launches.leftovers().expect("the notes can be read").len() as u64, rounds);
+        launches.forget(&leftovers).expect("the notes can be removed");
         assert_eq!(launches.leftovers().expect("the notes can be read"), []);
         println!("orphans: {isolation}: {rounds} x the hub was killed: none left");
     }
@@ -344,6 +347,8 @@ fn the_next_hub_tells_and_ends_what_it_finds() {
     assert_eq!(leftover.processes.len(), N_UP - 1, "{leftover:?}");
     let ended = launches.end_leftovers(Duration::ZERO).expect("the notes can be read");
     assert_eq!((ended[0].n_killed, ended[0].n_left), (N_UP - 1, 0), "{ended:?}");
+    assert_eq!(ended[0].gone_at, None, "nobody saw it");
+    launches.forget(&ended).expect("the notes can be removed");
     assert_eq!(launches.leftovers().expect("the notes can be read"), []);
 
     let left = marked(&hub.mark);

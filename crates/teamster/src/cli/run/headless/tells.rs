@@ -189,7 +189,12 @@ impl Tells {
             false => String::new(),
         };
         Some(match event {
-            run::Event::Iteration(iteration::Event::Numbered { .. }) => return None,
+            // A warning names the files if there is something to know.
+            run::Event::Iteration(
+                iteration::Event::Numbered { .. }
+                | iteration::Event::Left { .. }
+                | iteration::Event::Rebased { .. },
+            ) => return None,
             run::Event::Iteration(iteration::Event::Begun {
                 iteration,
                 worker,

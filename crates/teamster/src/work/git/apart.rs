@@ -1,0 +1,195 @@
+//! Tells an agent's changes from those of others that were made while it did not run.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use teamster_core::Timestamp;
+use teamster_core::iteration::Left;
+
+use super::{
+    Base, Change, Changes, FILES_MAX, GitError, Message, REPOSITORY, Tree, bytes_os, index_info,
+    too_many,
+};
+
+/// An agent's changes and those of others, told apart.
+#[derive(Debug)]
+pub(in crate::work) struct Apart {
+    /// A base that has the changes of others in it, and not the agent's.
+    pub(in crate::work) base: Arc<str>,
+    /// All files as they are now, in the words of a base.
+    pub(in crate::work) now: Arc<str>,
+    /// Files that the agent had changed and others have changed after it.
+    pub(in crate::work) mixed: Vec<String>,
+    /// Files of which nobody can say who changed them last.
+    pub(in crate::work) unknown: Vec<String>,
+}
+
+/// What an agent has changed, in a commit that nothing leads to yet.
+pub(in crate::work) struct Taken {
+    pub(in crate::work) commit: String,
+    changes: Vec<Change>,
+}
+
+/// The names under which a repository keeps files while a run needs them.
+pub(in crate::work) struct Anchors<'a> {
+    pub(in crate::work) base: &'a str,
+    pub(in crate::work) now: &'a str,
+}
+
+impl Tree {
+    /// Tells what an agent has changed since `base` from what others have changed after it had left the files. Paths that
+    /// others had changed before `base` stay theirs.
+    pub(in crate::work) async fn told_apart(
+        &self,
+        base: &str,
+        left: &Left,
+        anchors: &Anchors<'_>,
+    ) -> Result<Apart, GitError> {
+        let before = Base::of(base);
+        let now = self.base(anchors.now).await?;
+        let at = Base::of(&now);
+        let empty = match (before.commit, at.commit) {
+            (Some(_), Some(_)) => String::new(),
+            _ => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
+        };
+        let paths = |changes: Vec<Change>| -> BTreeSet<Vec<u8>> {
+            changes.into_iter().map(|change| change.path).collect()
+        };
+        let theirs = paths(self.changed(before.commit.unwrap_or(&empty), before.tree).await?);
+        // Each with what it is in the last commit.
+        let open = self.changed(at.tree, at.commit.unwrap_or(&empty)).await?;
+        let name = |change: &Change| String::from_utf8_lossy(&change.path).into_owned();
+        let (mine, mixed, unknown, is_merging_since);
+        match left.files.as_deref().map(Base::of) {
+            Some(left) => {
+                let agents = paths(self.changed(before.tree, left.tree).await?);
+                let later = paths(self.changed(left.tree, at.tree).await?);
+                let is_agents = |change: &Change| {
+                    agents.contains(&change.path) && !theirs.contains(&change.path)
+                };
+                let (both, own): (Vec<_>, Vec<_>) = open
+                    .into_iter()
+                    .filter(is_agents)
+                    .partition(|change| later.contains(&change.path));
+                mixed = both.iter().map(name).collect();
+                (mine, unknown) = (own, Vec::new());
+                is_merging_since = !left.is_merging;
+            }
+            None => {
+                let since = self.changed(before.tree, at.tree).await?;
+                let since = since.into_iter().filter(|change| !theirs.contains(&change.path));
+                let known = self.directories(before.tree).await?;
+                let (own, others): (Vec<_>, Vec<_>) =
+                    since.partition(|change| self.is_from_before(change, left.at, &known));
+                let (own, others) = (paths(own), paths(others));
+                unknown = open.iter().filter(|one| others.contains(&one.path)).map(name).collect();
+                mine = open.into_iter().filter(|one| own.contains(&one.path)).collect();
+                mixed = Vec::new();
+                let merge = self.merge_head_file().await?;
+                is_merging_since = changed_at(&merge).is_none_or(|at| at > left.at);
+            }
+        }
+        let tree = match mine.is_empty() {
+            true => at.tree.to_owned(),
+            false => self.tree_with(Some(at.tree), &index_info(&mine)).await?,
+        };
+        self.git(["update-ref", anchors.base, &tree]).await?;
+        let commit = at.commit.unwrap_or_default();
+        // Of a branch that was left in the middle of something it is still said that it was.
+        let branch = at.branch.or(before.branch).unwrap_or_default();
+        let is_theirs = at.is_merging && (before.is_merging || is_merging_since);
+        let merging = if is_theirs { "merging" } else { "" };
+        let base = format!("{commit}:{tree}:{branch}:{merging}").into();
+        Ok(Apart { base, now, mixed, unknown })
+    }
+
+    /// Makes a commit of what an agent has changed since `base`, if there is something. The branch and the files stay.
+    pub(in crate::work) async fn taken(
+        &self,
+        base: &str,
+        message: &Message<'_>,
+    ) -> Result<Option<Taken>, GitError> {
+        let Some(head) = self.head().await else { return Ok(None) };
+        let Changes { changes, .. } = self.changed_since(&Base::of(base), Some(&head)).await?;
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        if changes.len() > FILES_MAX {
+            return Err(too_many(&changes));
+        }
+        let tree = self.tree_with(Some(&head), &index_info(&changes)).await?;
+        let commit = self.commit_tree(&tree, &[&head], message).await?;
+        Ok(Some(Taken { commit, changes }))
+    }
+
+    /// Puts files back to the last commit that are kept in another one.
+    pub(in crate::work) async fn put_back(&self, taken: Taken) -> Result<(), GitError> {
+        let is_new = |change: &Change| change.was.iter().all(|digit| *digit == b'0');
+        let (new, known): (Vec<Change>, Vec<Change>) = taken.changes.into_iter().partition(is_new);
+        let list = |changes: &[Change]| -> Vec<u8> {
+            changes.iter().flat_map(|change| [&change.path[..], b"\0"].concat()).collect()
+        };
+        let from = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+        if !new.is_empty() {
+            // Git removes what it knows, with directories that are empty then.
+            self.update_index(None, &index_info(&new)).await?;
+            let args = ["--literal-pathspecs", "rm", "-q", "-f", from[0], from[1]].map(OsStr::new);
+            self.git_fed(None, &args, list(&new)).await?;
+        }
+        if !known.is_empty() {
+            let args = ["--literal-pathspecs", "checkout", "-q", "HEAD", from[0], from[1]];
+            self.git_fed(None, &args.map(OsStr::new), list(&known)).await?;
+        }
+        Ok(())
+    }
+
+    /// Says whether a path was last changed up to a moment. What cannot be dated was not. `known` are directories that were
+    /// there before.
+    fn is_from_before(
+        &self,
+        change: &Change,
+        moment: Timestamp,
+        known: &BTreeSet<Vec<u8>>,
+    ) -> bool {
+        let path = self.root.join(bytes_os(&change.path));
+        let is_before = |at: Option<Timestamp>| at.is_some_and(|at| at <= moment);
+        let above = || path.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
+        if change.is_gone() {
+            // Whoever removes something changes the directory that it was in.
+            let there = above().find_map(|above| above.symlink_metadata().ok());
+            return is_before(there.map(|about| millis(about.mtime(), about.mtime_nsec())));
+        }
+        if change.mode == REPOSITORY {
+            return false;
+        }
+        // What is in a directory that was moved here is not changed by that, but the directory is.
+        let is_known = |above: &Path| {
+            let within = above.strip_prefix(&self.root).unwrap_or(above);
+            known.contains(within.as_os_str().as_bytes())
+        };
+        let mut new = above().filter(|above| **above != *self.root && !is_known(above));
+        is_before(changed_at(&path)) && new.all(|above| is_before(changed_at(above)))
+    }
+
+    /// Returns the directories of a tree.
+    async fn directories(&self, tree: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let args = ["ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree];
+        let listed = self.git_raw(None, &args.map(OsStr::new)).await?;
+        Ok(listed.split(|byte| *byte == 0).map(<[u8]>::to_owned).collect())
+    }
+}
+
+/// Returns when a file, or what is known of it, was last changed. Nobody can set this to another time.
+fn changed_at(path: &Path) -> Option<Timestamp> {
+    let about = path.symlink_metadata().ok()?;
+    Some(millis(about.ctime(), about.ctime_nsec()))
+}
+
+/// As moments are kept.
+fn millis(seconds: i64, nanoseconds: i64) -> Timestamp {
+    Timestamp(seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000))
+}

@@ -1,0 +1,263 @@
+//! Files that a person changes while no agent of a run is alive: they are theirs, however the agent ended. And what the
+//! agent had done by then is not lost.
+
+#![expect(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a broken fixture should panic, and a person uses a shell"
+)]
+
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::hub::DEADLINE;
+use crate::unattended::until_said;
+use crate::work::{Project, said};
+
+/// How an iteration is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// `steer stop --now`.
+    Stop,
+    /// Ctrl-C of `run --headless`.
+    CtrlC,
+    /// Three iterations in a row fail.
+    Failures,
+    /// Its account has nothing left for a while.
+    Parked,
+    /// The hub is stopped.
+    Down,
+    /// The hub is killed.
+    Kill,
+    /// The hub is killed, and the launchers of its agents with it, as when the machine goes down.
+    KillAll,
+}
+
+const SPEC: &str = "One thing, then another.\n! call task-add {\"tasks\":[{\"content\":\"one\"},{\"content\":\"two\"}]}\n";
+
+/// The first agent that comes here changes files, and is interrupted after that.
+const TEMPLATE: &str = r#"
+! call task-next {"claim":true}
+! run sh HOME/agent.sh {{iteration}}
+! HOLD
+! write files/{{iteration}}.txt done
+! call task-update {"id":"$call1.id","status":"completed"}
+! call iteration-summary {"summary":"did $call1.content"}
+! call session-complete
+"#;
+
+const AGENT: &str = r#"
+test -e "$0.done" && exit
+echo agent > theirs.txt
+mkdir -p new/dir && echo agent > new/dir/file.txt
+echo agent >> changed.txt
+echo agent >> both.txt
+rm sub/removed.txt
+touch "$0.done"
+"#;
+
+const HOLD: &str = "test -e \"$0.go\" && exit\ntouch \"$0.waits\"\nwhile ! test -e \"$0.go\"; do sleep 0.05; done\n";
+
+/// What the person does: a key, a note, a file that the agent had changed, one that they do not want, a commit of their own.
+const PERSON: &str = r#"
+set -e
+echo SECRET=x > .env
+echo mine >> notes.txt
+echo mine >> both.txt
+rm unwanted.txt
+echo own > own.txt
+git add own.txt
+git -c user.name=Ann -c user.email=ann@example.org commit -q -m 'by the person'
+"#;
+
+fn project(how: How) -> Project {
+    let project = Project::start("");
+    std::fs::create_dir(project.path.join("sub")).expect("it can be made");
+    for file in
+        ["notes.txt", "both.txt", "changed.txt", "unwanted.txt", "sub/removed.txt", "sub/keep"]
+    {
+        project.write(file, "as it was\n");
+    }
+    project.git(&["add", "-A"]);
+    project.git(&["commit", "-q", "-m", "second"]);
+    project.write_aside("SPEC.md", SPEC);
+    project.write_aside("agent.sh", AGENT);
+    project.write_aside("hold.sh", HOLD);
+    let hold = match how {
+        How::Failures => "! say $call7.nothing".to_owned(),
+        How::Parked => "! limit usage limit, try again in 4 seconds".to_owned(),
+        How::Stop | How::CtrlC | How::Down | How::Kill | How::KillAll => {
+            format!("! run sh {}", project.aside("hold.sh"))
+        }
+    };
+    let home = project.world.home.path().to_string_lossy().into_owned();
+    let template = TEMPLATE.replace("HOME", &home).replace("! HOLD", &hold);
+    project.write_aside("template.md", &template);
+    project
+}
+
+/// Waits until a file beside the project is there.
+fn until_there(project: &Project, name: &str) {
+    let since = std::time::Instant::now();
+    while !project.world.home.path().join(name).exists() {
+        assert!(since.elapsed() < DEADLINE, "{}", project.world.hub.ok(&["log"]));
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// Returns the launchers of a hub's agents.
+fn launchers(project: &Project) -> Vec<Pid> {
+    let home = project.world.home.path().to_string_lossy().into_owned();
+    let read = |path: std::path::PathBuf| {
+        String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+    };
+    let all = std::fs::read_dir("/proc").expect("it can be read").flatten();
+    let launchers = all.filter(|entry| {
+        let environ = read(entry.path().join("environ"));
+        environ.contains("TEAMSTER_LAUNCH=worker-") && environ.contains(&home)
+    });
+    let pid = |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
+    launchers.filter_map(pid).collect()
+}
+
+/// Begins the run, has its first iteration interrupted, does what a person does, and has it go on to its end.
+fn play(how: How, person: &str) -> (Project, Output) {
+    let mut project = project(how);
+    let does = |project: &Project| {
+        let mut shell = Command::new("sh");
+        let done = shell.current_dir(&project.path).args(["-c", person]).status();
+        assert!(done.expect("it starts").success());
+    };
+    let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
+    let mut run = project.world.hub.command();
+    run.args(["run", &spec, "--headless", "--template", &template, "--dir"]).arg(&project.path);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let output = match how {
+        How::Stop | How::CtrlC | How::Failures => {
+            match how {
+                How::Stop => {
+                    until_there(&project, "hold.sh.waits");
+                    project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+                }
+                How::CtrlC => {
+                    until_there(&project, "hold.sh.waits");
+                    let pid = Pid::from_raw(run.id().cast_signed()).expect("it is one");
+                    kill_process(pid, Signal::INT).expect("it runs");
+                }
+                _ => {}
+            }
+            let output = run.wait_with_output().expect("it ends");
+            assert!(!output.status.success(), "{how:?}: {}", said(&output));
+            does(&project);
+            project.write_aside("hold.sh.go", "");
+            if how == How::Failures {
+                let good =
+                    std::fs::read_to_string(project.aside("template.md")).expect("it is there");
+                project.write_aside("template.md", &good.replace("! say $call7.nothing\n", ""));
+            }
+            project.run(&["--resume"])
+        }
+        How::Parked => {
+            until_said(&project.world, "nothing left");
+            does(&project);
+            run.wait_with_output().expect("it ends")
+        }
+        How::Down | How::Kill | How::KillAll => {
+            until_there(&project, "hold.sh.waits");
+            let launchers = launchers(&project);
+            let signal = if how == How::Down { Signal::TERM } else { Signal::KILL };
+            project.world.hub.end(signal);
+            if how == How::KillAll {
+                for launcher in launchers {
+                    let _ = kill_process(launcher, Signal::KILL);
+                }
+            }
+            // Whatever is left of it ends.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            does(&project);
+            project.write_aside("hold.sh.go", "");
+            project.world.start_again();
+            run.wait_with_output().expect("it ends")
+        }
+    };
+    (project, output)
+}
+
+const ALL: [How; 7] =
+    [How::Stop, How::CtrlC, How::Failures, How::Parked, How::Down, How::Kill, How::KillAll];
+
+#[test]
+fn what_changes_while_no_agent_is_alive_is_not_committed() {
+    for how in ALL {
+        let (project, output) = play(how, PERSON);
+        let told = || format!("{how:?}: {}\n{}", said(&output), project.world.hub.ok(&["log"]));
+        // Something is left for the person: the file that both have changed.
+        assert_eq!(output.status.code(), Some(7), "{}", told());
+        assert_eq!(
+            project.git(&["status", "--porcelain"]),
+            " M both.txt\n M notes.txt\n D unwanted.txt\n?? .env",
+            "{}",
+            told()
+        );
+        let both = std::fs::read_to_string(project.path.join("both.txt")).expect("it is there");
+        assert_eq!(both, "as it was\nagent\nmine\n", "{}", told());
+        for (file, is) in [
+            ("theirs.txt", "agent"),
+            ("new/dir/file.txt", "agent"),
+            ("changed.txt", "as it was\nagent"),
+            ("both.txt", "as it was"),
+            ("notes.txt", "as it was"),
+            ("unwanted.txt", "as it was"),
+        ] {
+            assert_eq!(project.git(&["show", &format!("HEAD:{file}")]), is, "{file}: {}", told());
+        }
+        assert_eq!(project.git(&["ls-tree", "HEAD", "sub/removed.txt"]), "", "{}", told());
+        // It is named.
+        let log = project.world.hub.ok(&["log"]);
+        let is_named = |line: &str| line.contains("warning: ") && line.contains("both.txt");
+        assert!(log.lines().any(is_named), "{}", told());
+        // What the person has committed is no iteration's.
+        let own = project.git(&["log", "--format=%H", "--grep=by the person"]);
+        assert!(!own.is_empty() && !log.contains(&own[..12]), "{}", told());
+        let files = project.git(&["show", "--format=", "--name-only", &own]);
+        assert_eq!(files, "own.txt", "{}", told());
+    }
+}
+
+/// Several workers do not see the files of one who worked alone, so its work waits for them on a branch; the person's own
+/// changes stay where they are.
+#[test]
+fn what_one_worker_left_is_on_a_branch_for_several() {
+    let project = project(How::Stop);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&[]));
+        until_there(&project, "hold.sh.waits");
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        run.join().expect("it ends")
+    });
+    let mut shell = Command::new("sh");
+    let done = shell.current_dir(&project.path).args(["-c", PERSON]).status();
+    assert!(done.expect("it starts").success());
+    project.write_aside("hold.sh.go", "");
+    let output = project.run(&["--resume", "--workers", "3"]);
+    let told = || format!("{}\n{}", said(&output), project.world.hub.ok(&["log"]));
+    assert!(output.status.success(), "{}", told());
+    assert_eq!(
+        project.git(&["status", "--porcelain"]),
+        " M both.txt\n M notes.txt\n D unwanted.txt\n?? .env",
+        "{}",
+        told()
+    );
+    let branch = "teamster/run-SPEC/cut-off-1";
+    assert!(
+        said(&output).contains(&format!("was moved from there to the branch {branch}")),
+        "{}",
+        told()
+    );
+    assert!(project.world.hub.ok(&["note", "SPEC"]).contains(branch), "{}", told());
+    let changed = project.git(&["diff", "--name-status", &format!("{branch}^"), branch]);
+    let expected = "M\tchanged.txt\nA\tnew/dir/file.txt\nD\tsub/removed.txt\nA\ttheirs.txt";
+    assert_eq!(changed, expected, "{}", told());
+    assert!(!project.path.join("new").exists() && project.path.join("sub/removed.txt").exists());
+}
