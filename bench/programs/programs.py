@@ -96,7 +96,8 @@ alias = "scripted"
     }
 
 
-NO_TOKENS = "It sends no token counts; limits of turns and minutes hold."
+NO_TOKENS = "Limits of turns and minutes hold."
+LAST_CALL = "It reports only the last call of a turn; the hub shows the number as a lower bound."
 SHELL_NEVER_ASKS = "Its shell never asks. Where rules must hold, set `programs.fast-agent.args = [\"acp\"]`: then it has none."
 OWN_SANDBOX = "It asks only for what its own sandbox forbids. Use `codex`, which asks for every command if a rule could deny it."
 NO_BUBBLEWRAP = "Its sandbox needs `bwrap` on the PATH, which this machine does not have; then it runs no command."
@@ -116,7 +117,7 @@ PROGRAMS = [
             "GOOSE_DISABLE_KEYRING": "1",
         },
     ),
-    Program("opencode", ["npm:opencode-ai@1.18.33"], files=opencode_files),
+    Program("opencode", ["npm:opencode-ai@1.18.33"], files=opencode_files, known={"usage": LAST_CALL}),
     Program(
         "gemini",
         ["npm:@google/gemini-cli@0.61.0", NODE],
@@ -153,7 +154,13 @@ PROGRAMS = [
         },
     ),
     Program("kimi", ["npm:@moonshot-ai/kimi-code@2.1.0", NODE], files=kimi_files, known={"usage": NO_TOKENS}),
-    Program("vibe", ["pypi:mistral-vibe==3.0.2"], lambda url: {"MISTRAL_API_KEY": "dummy"}, vibe_files),
+    Program(
+        "vibe",
+        ["pypi:mistral-vibe==3.0.2"],
+        lambda url: {"MISTRAL_API_KEY": "dummy"},
+        vibe_files,
+        known={"usage": LAST_CALL},
+    ),
     Program(
         "fast-agent",
         ["pypi:fast-agent-mcp==0.10.46"],

@@ -333,10 +333,11 @@ def usage(trial: Trial):
     used = agent["used"] or {}
     # Some programs report only the sum of a call.
     counted = sum(used.get(kind) or 0 for kind in ("input", "output", "cached_read", "cached_write"))
+    calls = f"{used.get('calls') or 0} of 3 model calls are counted"
     if counted == 0:
-        raise Failed("not reported by the program")
+        raise Failed(f"the program reports no tokens; {calls}")
     if counted != 3 * (TOKENS_IN + TOKENS_OUT):
-        raise Failed(f"{counted} tokens instead of {3 * (TOKENS_IN + TOKENS_OUT)}")
+        raise Failed(f"the program reports {counted} of {3 * (TOKENS_IN + TOKENS_OUT)} tokens; {calls}")
 
 
 def limits(trial: Trial):
