@@ -103,6 +103,10 @@ pub enum Event {
         until_unix_s: Option<u64>,
         message: String,
     },
+    /// A request of the program to its model failed, and the program tries again. Until something else follows, it waits.
+    Retrying {
+        message: String,
+    },
     /// The program said something that could not be understood; it was ignored.
     Trouble {
         message: String,
@@ -242,6 +246,43 @@ pub struct Usage {
     /// Of this process so far; the latest holds. What the session had cost before it was resumed is not in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// Of the turn under way so far; the latest holds, until [`Usage::tokens`] is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<Tokens>,
+    /// The turn used more than `tokens`: its program reports only the last of several model calls.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub at_least: bool,
+    /// Calls of the model in this turn so far, as far as they can be told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
+}
+
+/// What a program's reports of tokens count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reports {
+    pub end: AtEnd,
+    pub updates: InUpdates,
+}
+
+/// What the tokens count that a program reports at the end of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AtEnd {
+    #[default]
+    Turn,
+    /// Only the turn's last model call.
+    LastCall,
+    /// The session so far.
+    Session,
+}
+
+/// What the tokens count that a program reports during a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InUpdates {
+    /// The model's context, which says nothing about what was used.
+    #[default]
+    Context,
+    /// All tokens of one model call.
+    Calls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -374,6 +415,8 @@ pub struct Begin {
     pub logins: Vec<String>,
     /// The names of the environment variables that are set for the program beside the usual few.
     pub variables: Vec<String>,
+    /// What the program's reports of tokens count, for drivers of several programs.
+    pub reports: Reports,
 }
 
 /// How a program takes its MCP servers.

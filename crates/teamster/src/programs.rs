@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use teamster_agents::agent::{AtEnd, InUpdates, Reports};
 
 use crate::settings::{self, Layer, Mcp, Name, Node, Origin, Problem, Variable, Whole};
 
@@ -61,6 +62,8 @@ pub struct Program {
     pub opens: Vec<String>,
     /// How long it waits for the answer to a tool call; longer calls become something to ask for again
     pub max_wait_s: Whole<1, 3_600>,
+    /// What the tokens count that it reports; only for ACP, where programs differ
+    pub usage: Usage,
 }
 
 impl Default for Program {
@@ -84,6 +87,7 @@ impl Default for Program {
             model_args: Vec::new(),
             opens: Vec::new(),
             max_wait_s: const { Whole::new(50) },
+            usage: Usage::default(),
         }
     }
 }
@@ -165,6 +169,57 @@ impl Tools {
         ];
         let has = |names: &Vec<String>| names.iter().any(|name| name.eq_ignore_ascii_case(tool));
         kinds.into_iter().find(|(_, names)| has(names)).map(|(kind, _)| kind)
+    }
+}
+
+/// What the tokens count that a program reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Usage {
+    /// The tokens at the end of a turn
+    pub end: UsageAtEnd,
+    /// The tokens in updates during a turn
+    pub updates: UsageInUpdates,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum UsageAtEnd {
+    /// The turn.
+    #[default]
+    Turn,
+    /// The turn's last model call.
+    LastCall,
+    /// The session so far.
+    Session,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum UsageInUpdates {
+    /// The size of the model's context, which is not what was used.
+    #[default]
+    Context,
+    /// All tokens of one model call.
+    Calls,
+}
+
+impl Usage {
+    pub fn reports(self) -> Reports {
+        Reports {
+            end: match self.end {
+                UsageAtEnd::Turn => AtEnd::Turn,
+                UsageAtEnd::LastCall => AtEnd::LastCall,
+                UsageAtEnd::Session => AtEnd::Session,
+            },
+            updates: match self.updates {
+                UsageInUpdates::Context => InUpdates::Context,
+                UsageInUpdates::Calls => InUpdates::Calls,
+            },
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! ! write PATH TEXT       writes a file, beginning in its directory
 //! ! run COMMAND           has a shell run it in its directory; what it prints is a result as of a call
 //! ! ask TEXT              asks for permission, and says what was decided
+//! ! need TEXT             asks for permission, and ends the turn without a word if it is denied
 //! ! usage IN OUT [COST]   reports tokens, which are added up over the turn, and dollars, over the session
 //! ! sleep MS
 //! ! hang                  goes on forever, unless it is cancelled

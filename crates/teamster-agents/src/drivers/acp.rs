@@ -9,8 +9,10 @@ mod login;
 mod models;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -19,8 +21,8 @@ use agent_client_protocol_schema::v1::{
     InitializeRequest, InitializeResponse, LoadSessionRequest, McpServer, McpServerHttp,
     McpServerStdio, NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PermissionOptionKind,
     PlanEntry, PlanEntryStatus, PromptRequest, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionRequest, SelectedPermissionOutcome, SessionUpdate, StopReason, ToolCallUpdate,
-    UsageUpdate,
+    ResumeSessionRequest, SelectedPermissionOutcome, SessionUpdate, StopReason, ToolCallStatus,
+    ToolCallUpdate, UsageUpdate,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +31,9 @@ use serde_json::value::RawValue;
 use self::calls::Calls;
 use self::login::Login;
 use self::models::Models;
+use self::usage::{Counter, OfTurn};
 use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
+use super::error_report::{self, Report};
 use super::{Driver, Out, micros, usage_limit};
 use crate::agent::{
     Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, OPTIONS_MAX,
@@ -52,8 +56,15 @@ pub struct Acp {
     cancelled: bool,
     /// The last it said is that its turn failed.
     failure: Option<String>,
+    /// The message under way is the agent's own: the next piece is not the beginning of one.
+    speaks: Option<Option<String>>,
+    /// What it said that is not known, each kind once.
+    unknown: HashSet<String>,
     calls: Calls,
     usage: Usage,
+    /// What was told of it last.
+    told: Option<Usage>,
+    counter: Counter,
     /// What the session had cost before this process.
     cost_before_micros: u64,
     permissions: Vec<(PermissionId, Box<RawValue>)>,
@@ -87,6 +98,7 @@ impl Driver for Acp {
             return not_started(format!("the name of {directory} is not UTF-8"), out);
         }
         self.begin = begin.clone();
+        self.counter = Counter::new(begin.reports);
         let us = Implementation::new("teamster", env!("CARGO_PKG_VERSION"));
         let params = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
         self.ask(Asked::Initialize, AGENT_METHOD_NAMES.initialize, &params, out);
@@ -95,6 +107,8 @@ impl Driver for Acp {
     fn prompt(&mut self, text: &str, out: &mut Out) {
         self.cancelled = false;
         self.failure = None;
+        self.speaks = None;
+        self.counter.begin_turn();
         let blocks = vec![ContentBlock::from(text)];
         let params = PromptRequest::new(self.started.session.clone(), blocks);
         self.ask(Asked::Prompt, AGENT_METHOD_NAMES.session_prompt, &params, out);
@@ -130,7 +144,7 @@ impl Driver for Acp {
                 } else {
                     let message = format!("{} is not offered", clipped(method, LABEL_BYTES_MAX));
                     out.send(&json_rpc::error(&id, METHOD_NOT_FOUND, &message));
-                    out.trouble(message);
+                    self.unknown(message, out);
                 }
             }
             Err(wrong) => out.trouble(wrong),
@@ -330,14 +344,29 @@ impl Acp {
     fn notified(&mut self, method: &str, params: &str, out: &mut Out) {
         if method == CLIENT_METHOD_NAMES.session_update {
             if let Err(wrong) = self.updated(params, out) {
-                out.trouble(wrong);
+                self.unknown(wrong, out);
             }
         } else if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request {
             self.permission_withdrawn(params, out);
+        } else if method == "_session/retrying" {
+            self.retries(params, out);
         } else if !method.starts_with(['_', '$']) {
             // Those are extensions, which one may ignore without a word.
-            out.trouble(format!("an unknown notification: {method}"));
+            self.unknown(format!("an unknown notification: {method}"), out);
         }
+    }
+
+    /// Takes in that the program tries its model again, as Vibe 3.0.2 reports it.
+    fn retries(&self, params: &str, out: &mut Out) {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Params {
+            category: String,
+            detail: String,
+        }
+        let Params { category, detail } = serde_json::from_str(params).unwrap_or_default();
+        let message = clipped(format!("{category}: {detail}"), LABEL_BYTES_MAX);
+        out.event(Event::Retrying { message });
     }
 
     fn updated(&mut self, params: &str, out: &mut Out) -> Result<(), String> {
@@ -360,10 +389,13 @@ impl Acp {
         // While a session is loaded, what happened in it is told again, and is known; but what it had cost is not of this
         // process.
         if self.started.session.is_empty() {
-            if let Ok(SessionUpdate::UsageUpdate(UsageUpdate { cost: Some(cost), .. })) =
+            if let Ok(SessionUpdate::UsageUpdate(UsageUpdate { cost, meta, .. })) =
                 serde_json::from_str(update.get())
             {
-                self.cost_before_micros = micros(cost.amount);
+                self.counter.updated(0, meta.as_ref());
+                if let Some(cost) = cost {
+                    self.cost_before_micros = micros(cost.amount);
+                }
             }
             return Ok(());
         }
@@ -378,15 +410,25 @@ impl Acp {
         })?;
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
-                let piece = piece(chunk);
-                self.failure = piece.as_ref().and_then(|piece| failure(&piece.text));
-                out.events.extend(piece.map(Event::Text));
+                let is_counted = self.counter.heard(chunk.meta.as_ref());
+                if let Some(piece) = piece(chunk) {
+                    self.said(piece, out);
+                }
+                if is_counted {
+                    self.tell_usage(out);
+                }
             }
             SessionUpdate::AgentThoughtChunk(chunk) => {
+                self.counter.acts();
                 out.events.extend(piece(chunk).map(Event::Thought));
             }
-            SessionUpdate::ToolCall(call) => self.calls.update(call.into(), out)?,
-            SessionUpdate::ToolCallUpdate(update) => self.calls.update(update, out)?,
+            SessionUpdate::ToolCall(call) => {
+                self.failure = None;
+                self.speaks = None;
+                self.counter.acts();
+                self.called(call.into(), out)?;
+            }
+            SessionUpdate::ToolCallUpdate(update) => self.called(update, out)?,
             SessionUpdate::Plan(plan) => out.event(Event::Plan { steps: steps(plan.entries) }),
             SessionUpdate::UsageUpdate(update) => self.used(update, out),
             // Our own prompts, and what only matters to somebody who sits before the program.
@@ -395,8 +437,51 @@ impl Acp {
         Ok(())
     }
 
+    fn called(&mut self, update: ToolCallUpdate, out: &mut Out) -> Result<(), String> {
+        let is_done =
+            matches!(update.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        self.calls.update(update, out)?;
+        if is_done {
+            self.counter.tool_done();
+        }
+        Ok(())
+    }
+
+    /// Takes in a piece of what the agent says, or what its program says in its place.
+    fn said(&mut self, piece: Piece, out: &mut Out) {
+        // A program reports a failure in one piece, and not in the middle of a message.
+        let begins = match &self.speaks {
+            Some(message) => piece.message.is_some() && *message != piece.message,
+            None => true,
+        };
+        let report = error_report::read(&piece.text).filter(|_| begins);
+        self.failure = None;
+        match report {
+            Some(Report::Retries(message)) => return out.event(Event::Retrying { message }),
+            Some(Report::Notice(message)) => return out.trouble(message),
+            Some(Report::Failed(message)) => self.failure = Some(message),
+            // A line break that follows a report is not the beginning of a message.
+            None if !piece.text.trim().is_empty() => {
+                self.counter.acts();
+                self.speaks = Some(piece.message.clone());
+            }
+            None => {}
+        }
+        out.event(Event::Text(piece));
+    }
+
+    /// Notes something that is not known, once for each kind: programs repeat themselves at every turn.
+    fn unknown(&mut self, message: String, out: &mut Out) {
+        /// More kinds than a program has, unless it means harm; then the rest is not noted.
+        const KINDS_MAX: usize = 64;
+        if self.unknown.len() < KINDS_MAX && self.unknown.insert(message.clone()) {
+            out.trouble(message);
+        }
+    }
+
     fn used(&mut self, update: UsageUpdate, out: &mut Out) {
-        let UsageUpdate { used, size, cost, .. } = update;
+        let UsageUpdate { used, size, cost, meta, .. } = update;
+        self.counter.updated(used, meta.as_ref());
         // One that counts less than before has begun anew.
         if cost.as_ref().is_some_and(|cost| micros(cost.amount) < self.cost_before_micros) {
             self.cost_before_micros = 0;
@@ -405,13 +490,25 @@ impl Acp {
             micros: micros(cost.amount).saturating_sub(self.cost_before_micros),
             currency: clipped(cost.currency, LABEL_BYTES_MAX),
         });
-        let cost = cost.or_else(|| self.usage.cost.clone());
-        let model = self.started.model.clone();
-        let usage = Usage { model, tokens: None, context: Some(Context { used, size }), cost };
-        // Some programs repeat it with every message.
-        if usage != self.usage {
-            self.usage = usage.clone();
-            out.event(Event::Usage(usage));
+        self.usage.cost = cost.or(self.usage.cost.take());
+        self.usage.context = Some(Context { used, size });
+        self.tell_usage(out);
+    }
+
+    /// Tells what is known of the turn's use so far. Some programs repeat it with every message.
+    fn tell_usage(&mut self, out: &mut Out) {
+        let (so_far, n_calls) = self.counter.so_far();
+        let usage = Usage {
+            model: self.started.model.clone(),
+            context: self.usage.context,
+            cost: self.usage.cost.clone(),
+            so_far,
+            calls: n_calls.filter(|_| so_far.is_some()),
+            ..Usage::default()
+        };
+        if self.told.as_ref() != Some(&usage) {
+            out.event(Event::Usage(usage.clone()));
+            self.told = Some(usage);
         }
     }
 
@@ -421,19 +518,16 @@ impl Acp {
         struct Ended {
             stop_reason: StopReason,
         }
-        if let Some(tokens) = tokens(result) {
-            let model = self.started.model.clone();
-            out.event(Event::Usage(Usage { model, tokens: Some(tokens), ..Usage::default() }));
-        }
+        let OfTurn { tokens, at_least, n_calls } = self.counter.end(result);
+        self.tell_end(tokens, at_least, n_calls, out);
         let end = match serde_json::from_str(result) {
             Ok(Ended { stop_reason }) => match stop_reason {
-                StopReason::EndTurn => match self.failure.take() {
-                    Some(message) => {
-                        out.events.extend(usage_limit::recognise(&message));
-                        TurnEnd::Failed { message }
-                    }
-                    None => TurnEnd::Done,
-                },
+                StopReason::EndTurn | StopReason::Refusal if self.failure.is_some() => {
+                    let message = self.failure.take().unwrap_or_default();
+                    out.events.extend(usage_limit::recognise(&message));
+                    TurnEnd::Failed { message }
+                }
+                StopReason::EndTurn => TurnEnd::Done,
                 StopReason::Cancelled => TurnEnd::Cancelled,
                 StopReason::Refusal => TurnEnd::Refused,
                 StopReason::MaxTokens => TurnEnd::MaxTokens,
@@ -447,7 +541,22 @@ impl Acp {
         self.end_turn(end, out);
     }
 
+    fn tell_end(
+        &mut self,
+        tokens: Option<Tokens>,
+        at_least: bool,
+        calls: Option<u32>,
+        out: &mut Out,
+    ) {
+        if tokens.is_some() || calls.is_some() {
+            let model = self.started.model.clone();
+            out.event(Event::Usage(Usage { model, tokens, at_least, calls, ..Usage::default() }));
+        }
+    }
+
     fn turn_failed(&mut self, failure: &Failure, out: &mut Out) {
+        let (so_far, n_calls) = self.counter.so_far();
+        self.tell_end(so_far, false, n_calls, out);
         // Some programs report the exceptions that a cancellation causes in them.
         if self.cancelled {
             return self.end_turn(TurnEnd::Cancelled, out);
@@ -550,15 +659,6 @@ fn brief(error: &serde_json::Error) -> String {
     error.split(", expected").next().unwrap_or_default().to_owned()
 }
 
-/// Goose ends a turn in which its model failed as if it were done, and says so in words only.
-fn failure(text: &str) -> Option<String> {
-    let why = text.strip_prefix("Ran into this error: ")?;
-    let why = why
-        .trim_end()
-        .strip_suffix("Please retry if you think this is a transient or recoverable error.")?;
-    Some(clipped(why.trim_end().trim_end_matches('.'), MESSAGE_BYTES_MAX))
-}
-
 fn piece(chunk: ContentChunk) -> Option<Piece> {
     let text = text(chunk.content);
     let message = chunk.message_id.map(|id| id.0.to_string());
@@ -601,29 +701,4 @@ fn permission_kind(kind: Value) -> PermissionKind {
         Ok(PermissionOptionKind::RejectAlways) => PermissionKind::RejectAlways,
         _ => PermissionKind::Other,
     }
-}
-
-/// The tokens of a turn: in `usage`, which is on its way into the protocol, or where Gemini has them.
-fn tokens(result: &str) -> Option<Tokens> {
-    #[derive(Deserialize)]
-    struct Counted {
-        #[serde(alias = "inputTokens")]
-        input_tokens: u64,
-        #[serde(alias = "outputTokens")]
-        output_tokens: u64,
-        #[serde(rename = "cachedReadTokens")]
-        cached_read_tokens: Option<u64>,
-        #[serde(rename = "cachedWriteTokens")]
-        cached_write_tokens: Option<u64>,
-    }
-    let result: Value = serde_json::from_str(result).ok()?;
-    let places = ["/usage", "/_meta/quota/token_count"];
-    let counted =
-        places.iter().find_map(|place| Counted::deserialize(result.pointer(place)?).ok())?;
-    Some(Tokens {
-        input: counted.input_tokens,
-        output: counted.output_tokens,
-        cached_read: counted.cached_read_tokens,
-        cached_write: counted.cached_write_tokens,
-    })
 }

@@ -389,7 +389,7 @@ impl Claude {
         let context = self.context_used.zip(size).map(|(used, size)| Context { used, size });
         let micros = micros(self.cost_dollars);
         let cost = Some(Cost { micros, currency: "USD".to_owned() });
-        Usage { model, tokens, context, cost }
+        Usage { model, tokens, context, cost, ..Usage::default() }
     }
 }
 

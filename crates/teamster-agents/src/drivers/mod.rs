@@ -4,10 +4,13 @@
 pub mod acp;
 pub mod claude;
 pub mod codex;
+mod error_report;
 mod json_rpc;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage_limit;
+
+pub use self::usage_limit::recognise as usage_limit_in;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -21,7 +21,9 @@ use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, DuplexStream};
 
 use super::Driver;
-use crate::agent::{Begin, Bridge, Event, McpServer, PermissionId, Refusal, Resume, Transport};
+use crate::agent::{
+    AtEnd, Begin, Bridge, Event, InUpdates, McpServer, PermissionId, Refusal, Resume, Transport,
+};
 use crate::dialogue::{Dialogue, Said, Source};
 
 /// As long as a handshake may take.
@@ -126,7 +128,8 @@ impl Player {
 }
 
 /// `begin DIRECTORY`, then any of `resume ID`, `or-new`, `model ID`, `alone` (without our MCP server), `bridge` (it can
-/// be had over stdio too), `http`, `stdio`, `checks-login`, `login METHOD` and `set VARIABLE`.
+/// be had over stdio too), `http`, `stdio`, `checks-login`, `login METHOD`, `set VARIABLE`, and what the program's
+/// reports of tokens count: `end last-call`, `end session`, `updates calls`.
 fn begin(rest: &str) -> Begin {
     let mut words = rest.split(' ');
     let server = McpServer {
@@ -162,6 +165,17 @@ fn begin(rest: &str) -> Begin {
             "stdio" => begin.transport = Transport::Stdio,
             "login" => begin.logins.push(words.next().unwrap().to_owned()),
             "set" => begin.variables.push(words.next().unwrap().to_owned()),
+            "end" => {
+                begin.reports.end = match words.next().unwrap() {
+                    "last-call" => AtEnd::LastCall,
+                    "session" => AtEnd::Session,
+                    word => panic!("no such end: {word}"),
+                }
+            }
+            "updates" => {
+                assert_eq!(words.next(), Some("calls"));
+                begin.reports.updates = InUpdates::Calls;
+            }
             "without-headers" => begin.mcp_servers[0].headers.clear(),
             "(refused)" => {}
             _ => panic!("no such word: {word}"),

@@ -41,6 +41,14 @@ impl Pending {
     }
 }
 
+/// Says whether a person's answer permits the call.
+pub(super) fn is_permitting(word: &str) -> bool {
+    CHOICES.iter().any(|(known, kind)| {
+        let permits = matches!(kind, PermissionKind::AllowOnce | PermissionKind::AllowAlways);
+        *known == word && permits
+    })
+}
+
 /// Returns what the role's rules say.
 pub(super) fn verdict(role: &Role, call: &ToolCall, programs: &Programs) -> Verdict {
     let seen = Seen::of(call, &role.program, programs);

@@ -1,6 +1,7 @@
 //! One start of an agent's program, from its launch until nothing of it is left.
 
 mod conversing;
+mod denied;
 mod keeping;
 mod permissions;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use teamster_agents::agent::{Event, ToolCall, TurnEnd};
 use teamster_agents::dialogue::Dialogue;
+use teamster_agents::drivers;
 use teamster_agents::launch::{self, Grace};
 use teamster_agents::lines::Lines;
 use teamster_agents::stdin::Stdin;
@@ -31,6 +33,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::conversing::Conversing;
+use self::denied::Denials;
 use super::asking::Pending;
 use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
@@ -44,6 +47,8 @@ const TEXT_WAIT_MS: u64 = 300;
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for how a program ended whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
+/// Stall times that a program may send lines for, without anything that its work consists of.
+const STALLS_WITHOUT_WORK: u32 = 3;
 /// As much of a program's last words as goes into an outcome.
 const STDERR_BYTES_MAX: usize = 1_000;
 
@@ -189,9 +194,14 @@ struct Talk<'a> {
     waits: Option<Waits>,
     /// Since when its silence is its own.
     heard_at: Instant,
+    /// When it last did something that its work consists of.
+    progress_at: Instant,
+    /// Since when its program tries a request to its model again, and what it says about that.
+    retries: Option<(Instant, String)>,
     /// What its program said of its account, and until when.
     limit: Option<(Timestamp, String)>,
     n_denied: u32,
+    denials: Denials,
 }
 
 async fn begin<'a>(
@@ -235,8 +245,11 @@ async fn begin<'a>(
         n_taken_back: 0,
         waits: None,
         heard_at: Instant::now(),
+        progress_at: Instant::now(),
+        retries: None,
         limit: None,
         n_denied: 0,
+        denials: Denials::default(),
     })
 }
 
@@ -427,7 +440,7 @@ impl Talk<'_> {
                 true => Duration::from_millis(self.role.stall_ms),
                 false => Duration::from_millis(self.role.tool_stall_ms.max(self.role.stall_ms)),
             };
-            let silent_at = self.dialogue.last_activity().max(self.heard_at) + stall;
+            let silent_at = self.silent_at(stall);
             let due = self.transcriber.due_ms();
             let asked: Vec<QuestionId> = self.pending.iter().map(|one| one.question).collect();
             let answered = answers.until(&hub, |state| {
@@ -500,16 +513,16 @@ impl Talk<'_> {
                     if self.dialogue.in_turn() && asked.is_empty() =>
                 {
                     // Not all that it says makes an event; and whoever is looked at late may have spoken.
-                    if Instant::now() < self.dialogue.last_activity() + stall {
+                    if Instant::now() < self.silent_at(stall) {
                         continue;
                     }
                     // One that waits for others is silent because of them.
                     if hub.idlers().contains(&id.principal()) {
                         self.heard_at = Instant::now();
+                        self.progress_at = Instant::now();
                         continue;
                     }
-                    let says = format!("nothing was heard of it for {} s", stall.as_secs());
-                    return Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says));
+                    return self.stalled(stall);
                 }
                 () = until_ms(self.shared, due) => {
                     if let Some(record) = self.transcriber.flush() {
@@ -517,6 +530,63 @@ impl Talk<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns when it counts as stalled. Lines that are no part of its work count for some time only: some programs send
+    /// them with every request that they try again.
+    fn silent_at(&self, stall: Duration) -> Instant {
+        let silent_at = self.dialogue.last_activity().max(self.heard_at) + stall;
+        if !self.open_calls.is_empty() {
+            return silent_at;
+        }
+        let without_work = self.progress_at.max(self.heard_at) + stall * STALLS_WITHOUT_WORK;
+        let retries = self.retries.as_ref().map(|(since, _)| *since + stall);
+        retries.into_iter().fold(silent_at.min(without_work), Instant::min)
+    }
+
+    /// Ends one that does nothing any more, or parks it if that is because of a limit.
+    fn stalled(&mut self, stall: Duration) -> Came {
+        let stderr = self.process.stderr_tail();
+        let retried = self.retries.take().map(|(_, message)| message);
+        let limit = self.open_calls.is_empty().then(|| {
+            let seen = retried.as_deref().into_iter().chain([stderr.as_str()]);
+            seen.filter_map(drivers::usage_limit_in).next()
+        });
+        if let Some(Event::UsageLimit { until_unix_s, message }) = limit.flatten() {
+            let (until, why) = self.parked_until(until_unix_s, &message);
+            return Came::ToAPause { until, why };
+        }
+        let says = match retried {
+            Some(message) => {
+                format!("its program retried for {} s without success: {message}", stall.as_secs())
+            }
+            None => format!("nothing was heard of it for {} s", stall.as_secs()),
+        };
+        let says = self.last_signs(&says);
+        Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says))
+    }
+
+    /// Returns until when its account has nothing left, and why.
+    fn parked_until(&self, until_unix_s: Option<u64>, message: &str) -> (Timestamp, String) {
+        /// What is shown of a limit; a program's stderr may be all that is known of it.
+        const WHY_BYTES_MAX: usize = 1_000;
+        let now = self.shared.clock.now();
+        let pool = self.shared.configured.current().settings.pool.clone();
+        let park_ms = u64::from(pool.park_minutes.get()) * 60_000;
+        let until = until::end(until_unix_s, message, now, park_ms, self.agent.n_parks);
+        let start = message.ceil_char_boundary(message.len().saturating_sub(WHY_BYTES_MAX));
+        (until, message[start..].to_owned())
+    }
+
+    /// Shows that the program tries again, once until it goes on.
+    async fn retries(&mut self, message: String) {
+        let is_new = self.retries.is_none();
+        let (since, _) = self.retries.take().unwrap_or((Instant::now(), String::new()));
+        self.retries = Some((since, message.clone()));
+        if is_new {
+            let says = format!("its program retries a failed model call: {message}");
+            self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
         }
     }
 
@@ -558,6 +628,10 @@ impl Talk<'_> {
             // How it ended is known a little later than that it did.
             let _ = tokio::time::timeout(EXIT_WAIT, self.process.exited()).await;
         }
+        if is_work(&event) {
+            self.progress_at = Instant::now();
+            self.retries = None;
+        }
         match event {
             Event::Started(started) => {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
@@ -580,10 +654,11 @@ impl Talk<'_> {
             Event::Text(piece) => {
                 // Another message is not the rest of this one.
                 if self.message != piece.message && !self.last_words.is_empty() {
-                    self.last_words.push_str("\n");
+                    self.last_words.push_str("\n\n");
                 }
                 self.message = piece.message;
                 self.last_words.push_str(&piece.text);
+                self.denials.said(&piece.text);
                 if self.agent.lasts() {
                     self.shared.hub.words().set(&self.agent.id, self.last_words.as_str());
                 }
@@ -608,20 +683,26 @@ impl Talk<'_> {
                 None
             }
             Event::UsageLimit { until_unix_s, message } => {
-                let now = self.shared.clock.now();
-                let pool = self.shared.configured.current().settings.pool.clone();
-                let park_ms = u64::from(pool.park_minutes.get()) * 60_000;
-                let until = until::end(until_unix_s, &message, now, park_ms);
-                self.limit = Some((until, message));
+                self.limit = Some(self.parked_until(until_unix_s, &message));
+                None
+            }
+            Event::Retrying { message } => {
+                self.retries(message).await;
                 None
             }
             Event::ToolResult { id, ok, output } => {
                 self.open_calls.remove(&id);
+                if ok {
+                    self.denials.worked();
+                }
                 let verdict = self.guard.ended(&id, ok, &output.text);
                 self.judge(verdict).await
             }
-            Event::TurnEnded(end) if self.agent.lasts() => self.answered_tell(end).await,
-            Event::TurnEnded(end) => Some(self.turn_ended(end)),
+            Event::TurnEnded(end) => match self.ended_by_denial(&end).await {
+                Some(came) => came,
+                None if self.agent.lasts() => self.answered_tell(end).await,
+                None => Some(self.turn_ended(end)),
+            },
             Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
             Event::Told { .. }
             | Event::Settled { .. }
@@ -646,6 +727,8 @@ impl Talk<'_> {
         }
         self.spending.begin();
         self.guard.begin_turn();
+        self.denials.begin();
+        self.progress_at = Instant::now();
         let prompt = self.prompt(resumed);
         match self.dialogue.prompt(&prompt) {
             Ok(()) => None,
@@ -810,6 +893,31 @@ async fn at_once(shared: &Shared, id: &AgentId) {
         state.agents.get(id.as_str()).is_some_and(|agent| is_asked(agent)).then_some(())
     };
     watch.until(&shared.hub, asked).await;
+}
+
+/// Says whether an event is part of an agent's work.
+fn is_work(event: &Event) -> bool {
+    match event {
+        Event::Text(_)
+        | Event::Thought(_)
+        | Event::ToolCall(_)
+        | Event::ToolResult { .. }
+        | Event::Plan { .. }
+        | Event::PermissionAsked { .. }
+        | Event::PermissionAnswered { .. }
+        | Event::Prompted { .. } => true,
+        Event::Started(_)
+        | Event::NotStarted { .. }
+        | Event::Told { .. }
+        | Event::Settled { .. }
+        | Event::Usage(_)
+        | Event::CancelAsked
+        | Event::TurnEnded(_)
+        | Event::UsageLimit { .. }
+        | Event::Retrying { .. }
+        | Event::Trouble { .. }
+        | Event::Exited { .. } => false,
+    }
 }
 
 /// Waits until the clock shows a time; for ever if there is none.

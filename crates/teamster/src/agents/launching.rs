@@ -184,6 +184,8 @@ fn beginning(
 ) -> Begin {
     let configuration = shared.configured.current();
     let tool_timeout = configuration.settings.mcp.stream_timeout.get().into();
+    let program = configuration.settings.programs.find(&role.program).ok();
+    let reports = program.map(|known| known.program.usage.reports()).unwrap_or_default();
     Begin {
         directory,
         mcp_servers: vec![McpServer {
@@ -205,6 +207,7 @@ fn beginning(
         model: role.model.as_deref().map(str::to_owned),
         nonce: secret::nonce(),
         asks: role.permissions.hold_back(),
+        reports,
         ..Begin::default()
     }
 }

@@ -23,7 +23,7 @@ impl Spending {
     }
 
     pub(super) fn hear(&mut self, usage: Usage) {
-        let Usage { model, tokens, context: _, cost } = usage;
+        let Usage { model, tokens, context: _, cost, .. } = usage;
         self.model = model.or(self.model.take());
         self.tokens = tokens.or(self.tokens);
         if let Some(cost) = cost.filter(|cost| cost.currency == "USD") {

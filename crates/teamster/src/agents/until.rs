@@ -10,8 +10,17 @@ use teamster_core::Timestamp;
 const MS_MAX: i64 = 31 * 24 * 60 * 60 * 1_000;
 /// Words for an account that is used up, not only asked too often.
 const USED_UP: [&str; 5] = ["usage", "session limit", "hit your limit", "quota", "credit"];
-const RATE: [&str; 3] = ["rate limit", "rate_limit", "too many requests"];
-/// How long is waited after a rate limit that does not say how long.
+const RATE: [&str; 8] = [
+    "rate limit",
+    "rate_limit",
+    "ratelimit",
+    "too many requests",
+    "overloaded",
+    "resource_exhausted",
+    "429",
+    "529",
+];
+/// How long is waited after the first rate limit that does not say how long. The wait doubles with each further one.
 const RATE_MS: i64 = 60_000;
 /// Clocks differ, and whoever comes a moment too early is parked again.
 const SLACK_MS: i64 = 2_000;
@@ -19,14 +28,21 @@ const SLACK_MS: i64 = 2_000;
 const PAST_MS_MAX: i64 = 10 * 60 * 1_000;
 const MINUTE_MS: i64 = 60 * 1_000;
 
-/// Returns when an agent may go on whose account has nothing left.
-pub(super) fn end(unix_s: Option<u64>, message: &str, now: Timestamp, usual_ms: u64) -> Timestamp {
+/// Returns when an agent may go on whose account has nothing left. It was parked `n_parks` times before.
+pub(super) fn end(
+    unix_s: Option<u64>,
+    message: &str,
+    now: Timestamp,
+    usual_ms: u64,
+    n_parks: u32,
+) -> Timestamp {
     let usual_ms = i64::try_from(usual_ms).unwrap_or(MS_MAX);
     let words = message.to_lowercase();
     // A rate is a matter of moments; what is used up is not.
     let says = |known: &[&str]| known.iter().any(|known| words.contains(known));
     let is_rate = says(&RATE) && !says(&USED_UP);
-    let usual_ms = if is_rate { usual_ms.min(RATE_MS) } else { usual_ms };
+    let rate_ms = RATE_MS.saturating_mul(1 << n_parks.min(20));
+    let usual_ms = if is_rate { usual_ms.min(rate_ms) } else { usual_ms };
     let told =
         unix_s.and_then(|at| i64::try_from(at).ok()?.checked_mul(1_000)).map(|at| at - now.0);
     let told = told.map(|ms| if (-PAST_MS_MAX..0).contains(&ms) { 0 } else { ms });
@@ -131,8 +147,18 @@ mod tests {
     const HOUR: i64 = 3_600_000;
 
     fn check(unix_s: Option<u64>, message: &str, expected: i64) {
-        let found = end(unix_s, message, NOW, 1_800_000).0 - NOW.0;
+        let found = end(unix_s, message, NOW, 1_800_000, 0).0 - NOW.0;
         assert_eq!(found, expected, "{unix_s:?} {message}");
+    }
+
+    #[test]
+    fn the_wait_after_a_rate_limit_doubles_up_to_the_usual() {
+        for (n_parks, minutes) in [(0, 1), (1, 2), (4, 16), (5, 30), (1_000, 30)] {
+            let found = end(None, "HTTP 429", NOW, 1_800_000, n_parks).0 - NOW.0;
+            assert_eq!(found, minutes * 60_000, "{n_parks}");
+        }
+        let told = end(None, "rate limit; retry after 5", NOW, 1_800_000, 9).0 - NOW.0;
+        assert_eq!(told, 5_000 + SLACK_MS);
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn said(record: &Value) -> Option<String> {
         }
         "tool_call" => Some(format!("* {}", word(record, "title")?)),
         "permission_asked" => Some(format!("? {}", word(&record["call"], "title")?)),
-        "usage_limit" | "trouble" | "not_started" => {
+        "usage_limit" | "retrying" | "trouble" | "not_started" => {
             Some(format!("! {}", word(record, "message")?))
         }
         "prompted" => Some("> was given its task".to_owned()),

@@ -35,6 +35,7 @@ pub(super) enum Step {
     Write { path: PathBuf, text: String },
     Run(String),
     Ask(String),
+    Need(String),
     Usage { input: u64, output: u64, dollars: Option<f64> },
     Sleep(Duration),
     Hang,
@@ -122,6 +123,7 @@ impl FromStr for Step {
             "run" if rest.is_empty() => bail!("say what to run: `run COMMAND`"),
             "run" => Ok(Self::Run(rest.to_owned())),
             "ask" => Ok(Self::Ask(rest.to_owned())),
+            "need" => Ok(Self::Need(rest.to_owned())),
             "usage" => {
                 let (input, rest) = split(rest);
                 let (output, dollars) = split(rest);
@@ -149,7 +151,7 @@ impl FromStr for Step {
             "limit" => Ok(Self::Limit(rest.to_owned())),
             "exit" => Ok(Self::Exit(number(rest, "an exit code")?)),
             _ => bail!(
-                "there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, \
+                "there is no such step; there are say, think, call, outcome, write, run, ask, need, usage, sleep, hang, flood, \
                  long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ),
         }
@@ -298,7 +300,7 @@ mod tests {
         check(
             "! dance",
             expect![
-                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
+                "line 3, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, need, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit"
             ],
         );
         check(

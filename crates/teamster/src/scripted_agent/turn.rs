@@ -42,6 +42,17 @@ setsid sleep "$0" &
 #[error("{0}")]
 struct Limited(String);
 
+/// A call was denied, at which some programs end their turn as if they were done.
+#[derive(Debug, thiserror::Error)]
+#[error("denied")]
+struct Denied;
+
+/// What was decided about a permission.
+struct Asked {
+    decided: String,
+    is_allowed: bool,
+}
+
 type SessionGuard = OwnedMappedMutexGuard<Option<Session>, Session>;
 
 pub(super) struct Turn {
@@ -63,12 +74,14 @@ impl Turn {
             () = cancel.cancelled() => Ok(StopReason::Cancelled),
             played = self.play_all() => played.map(|()| StopReason::EndTurn),
         };
-        // What a limit stopped goes on later.
-        if !played.as_ref().is_err_and(|error| error.is::<Limited>()) {
+        // What a limit or a denial stopped goes on later.
+        let is_denied = played.as_ref().is_err_and(|error| error.is::<Denied>());
+        if !is_denied && !played.as_ref().is_err_and(|error| error.is::<Limited>()) {
             self.session.rest.clear();
             self.session.save()?;
         }
-        let mut answer = json!(PromptResponse::new(played?));
+        let ended = if is_denied { StopReason::EndTurn } else { played? };
+        let mut answer = json!(PromptResponse::new(ended));
         if self.tokens.is_none() && self.session.cost_dollars == 0.0 {
             // Without a model nothing is used; a script that says otherwise has said so.
             let update = UsageUpdate::new(0, CONTEXT_TOKENS).cost(Cost::new(0.0, "USD"));
@@ -94,9 +107,18 @@ impl Turn {
             if let Step::Limit(message) = step {
                 return Err(Limited(message).into());
             }
-            self.play_step(step).await.with_context(|| line.place())?;
+            let is_denied = match step {
+                Step::Need(text) => !self.asked(&text).await.with_context(|| line.place())?.is_allowed,
+                step => {
+                    self.play_step(step).await.with_context(|| line.place())?;
+                    false
+                }
+            };
             self.session.rest.pop_front();
             self.session.save()?;
+            if is_denied {
+                return Err(Denied.into());
+            }
         }
         Ok(())
     }
@@ -115,7 +137,11 @@ impl Turn {
             }
             Step::Write { path, text } => self.write(&path, &text).await,
             Step::Run(command) => self.run(&command).await,
-            Step::Ask(text) => self.ask(&text).await,
+            Step::Ask(text) => {
+                let Asked { decided, .. } = self.asked(&text).await?;
+                self.say(&format!("permission: {decided}")).await
+            }
+            Step::Need(text) => self.asked(&text).await.map(drop),
             Step::Usage { input, output, dollars } => self.usage(input, output, dollars).await,
             Step::Sleep(time) => {
                 tokio::time::sleep(time).await;
@@ -188,7 +214,8 @@ impl Turn {
         Ok(())
     }
 
-    async fn ask(&self, text: &str) -> anyhow::Result<()> {
+    /// Asks for permission, and returns what was decided.
+    async fn asked(&self, text: &str) -> anyhow::Result<Asked> {
         let text = self.session.results.fill(text)?;
         let mut fields =
             ToolCallUpdateFields::new().title(text.clone()).status(ToolCallStatus::Pending);
@@ -214,8 +241,9 @@ impl Turn {
             RequestPermissionOutcome::Selected(selected) => selected.option_id.to_string(),
             _ => "nobody decided".to_owned(),
         };
-        self.end_tool_call(decided == "allow", &decided).await?;
-        self.say(&format!("permission: {decided}")).await
+        let is_allowed = decided == "allow";
+        self.end_tool_call(is_allowed, &decided).await?;
+        Ok(Asked { decided, is_allowed })
     }
 
     async fn usage(&mut self, input: u64, output: u64, cost: Option<f64>) -> anyhow::Result<()> {

@@ -37,6 +37,44 @@ fn said(world: &World, what: &str) -> Vec<String> {
     log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect()
 }
 
+/// Some programs end their turn at a denial, as if all were done.
+#[test]
+fn an_agent_whose_turn_ends_at_a_denial_is_prompted_once_more() {
+    let world = World::start("[permissions]\ndeny = [\"execute(*curl*)\"]\n");
+    let denied = "execute curl example.org";
+    for (script, expected, n_prompts_expected) in [
+        (
+            format!("! need {denied}\n! say I did without."),
+            ("completed", "success", "I did without."),
+            1,
+        ),
+        // What was done in between shows that it went on.
+        (
+            format!("! need {denied}\n! run true\n! need {denied}\n! say I did without."),
+            ("completed", "success", "I did without."),
+            2,
+        ),
+        (
+            format!("! need {denied}\n! need {denied}\n! say I did without."),
+            (
+                "crashed",
+                "failed",
+                "its turn ended because this was not permitted: execute curl example.org",
+            ),
+            1,
+        ),
+        (format!("! ask {denied}"), ("completed", "success", "permission: reject"), 0),
+    ] {
+        let id = world.draft("coder", &script);
+        let ended = world.ended(&id);
+        assert_eq!(outcome(&ended), expected, "{script}");
+        let transcript = world.hub.ok(&["agent", "show", &id, "--json"]);
+        let n_prompts = transcript.matches("That was not permitted: execute curl").count();
+        assert_eq!(n_prompts, n_prompts_expected, "{transcript}");
+        assert_eq!(world.agent(&id)["turns"], 1 + n_prompts_expected, "each prompt is a turn");
+    }
+}
+
 const ASK: &str = "[permissions]\notherwise = \"ask\"\n";
 
 #[test]

@@ -43,6 +43,32 @@ fn claude() {
 }
 
 #[test]
+fn failures_that_are_told_as_text_end_the_turn_as_failures() {
+    check(expect_file!["sessions/codex_acp_failed.txt"]);
+    check(expect_file!["sessions/copilot_failed.txt"]);
+    check(expect_file!["sessions/fast_agent_failed.txt"]);
+    check(expect_file!["sessions/vibe_retries.txt"]);
+}
+
+#[test]
+fn a_denied_call_ends_the_turn_of_some_programs() {
+    check(expect_file!["sessions/copilot.txt"]);
+    check(expect_file!["sessions/qwen_denied.txt"]);
+}
+
+/// Four calls of 120, 1121, 2122 and 3123 tokens: 6486 together.
+#[test]
+fn the_tokens_of_all_calls_are_summed_as_far_as_they_are_told() {
+    check(expect_file!["sessions/goose_calls.txt"]);
+    check(expect_file!["sessions/qwen_calls.txt"]);
+    check(expect_file!["sessions/codex_acp.txt"]);
+    check(expect_file!["sessions/vibe.txt"]);
+    check(expect_file!["sessions/vibe_resumed.txt"]);
+    check(expect_file!["sessions/opencode_calls.txt"]);
+    check(expect_file!["sessions/kimi.txt"]);
+}
+
+#[test]
 fn oddities_are_noted_and_harm_nobody() {
     check(expect_file!["sessions/oddities.txt"]);
 }

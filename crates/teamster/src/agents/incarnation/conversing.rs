@@ -86,6 +86,8 @@ impl Talk<'_> {
         self.message = None;
         self.spending.begin();
         self.guard.begin_turn();
+        self.denials.begin();
+        self.progress_at = Instant::now();
         // While it rested, it had nothing to say.
         self.heard_at = Instant::now();
         let prompted = self.dialogue.prompt(&prompt);
@@ -167,27 +169,31 @@ impl Talk<'_> {
 
     /// Deals with the end of a turn, and goes on with the next message.
     pub(super) async fn answered_tell(&mut self, end: TurnEnd) -> Option<Came> {
-        let ended = Event::TurnEnded(end.clone());
-        let why = match end {
+        let why = match end.clone() {
             TurnEnd::Done | TurnEnd::MaxTokens | TurnEnd::MaxTurns => None,
             TurnEnd::Cancelled => Some("its turn was cancelled".to_owned()),
             TurnEnd::Refused => Some("the model would not go on".to_owned()),
             TurnEnd::Failed { message } => {
                 if let Some((until, why)) = self.limit.take() {
-                    self.keep(ended).await;
+                    self.keep(Event::TurnEnded(end)).await;
                     return Some(Came::ToAPause { until, why });
                 }
                 Some(message)
             }
             TurnEnd::Gone => {
-                self.keep(ended).await;
+                self.keep(Event::TurnEnded(end)).await;
                 return Some(Came::Off(
                     self.last_signs("its program ended in the middle of its turn"),
                 ));
             }
         };
         let how = why.map_or(How::Completed, |why| How::Terminated { why: why.into() });
-        self.settle_after(Some(ended), how).await;
+        self.settle_and_go_on(Some(end), how).await
+    }
+
+    /// Says what came of the message, and begins with the next one.
+    pub(super) async fn settle_and_go_on(&mut self, end: Option<TurnEnd>, how: How) -> Option<Came> {
+        self.settle_after(end.map(Event::TurnEnded), how).await;
         retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.
         self.conversing.claim = None;

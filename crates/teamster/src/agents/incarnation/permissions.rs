@@ -38,6 +38,7 @@ impl Talk<'_> {
         let option = match verdict {
             permission::Verdict::Allow => asking::allowing(&options),
             permission::Verdict::Deny => {
+                self.denials.denied(&call.title);
                 // A program that does not take no for an answer is told of only so often.
                 self.n_denied += 1;
                 if self.n_denied <= DENIALS_TOLD_MAX {
@@ -54,6 +55,7 @@ impl Talk<'_> {
                 let of = (self.agent, self.role);
                 match asking::ask(self.shared, of, id, call, options).await {
                     Some(pending) => {
+                        self.denials.asked(id, &call.title);
                         self.pending.push(pending);
                         let caller = Caller {
                             principal: self.agent.id.principal(),
@@ -78,6 +80,7 @@ impl Talk<'_> {
     /// Tells the program what a person said; without a word when nobody needs to say anything any more.
     pub(super) fn answered(&mut self, at: usize, word: Option<&str>) {
         let pending = self.pending.remove(at);
+        self.denials.decided(pending.permission, word.is_some_and(asking::is_permitting));
         // It may have been withdrawn by now, which is as good as answered.
         let _ = match word.and_then(|word| pending.option(word)) {
             Some(option) => self.dialogue.answer(pending.permission, option),
@@ -88,6 +91,7 @@ impl Talk<'_> {
 
     /// Takes back what people were asked, if they were.
     pub(super) async fn permission_withdrawn(&mut self, id: PermissionId) {
+        self.denials.decided(id, true);
         let Some(at) = self.pending.iter().position(|one| one.permission == id) else { return };
         let withdraw = question::Command::Withdraw { id: self.pending.remove(at).question };
         self.n_taken_back += 1;

@@ -197,6 +197,7 @@ pub(in crate::cli) fn record(record: &Value) -> Option<String> {
                 "! usage limit: {message}; it is parked and goes on by itself (`teamster agents` shows it)"
             )
         }
+        "retrying" => dim(&format!("! retrying: {}", short("message"))),
         "trouble" => dim(&format!("! {}", short("message"))),
         "turn_ended" => dim(&format!("· turn ended: {}", short("why"))),
         "exited" => dim(&format!("· program ended: {}", short("how"))),

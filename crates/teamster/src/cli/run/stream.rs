@@ -228,6 +228,7 @@ impl Stream {
                 let says = format!("! usage limit: {}; it goes on by itself", word("message"));
                 self.say(Look::Bad, &says);
             }
+            "retrying" => self.say(Look::Dim, &format!("! retrying: {}", word("message"))),
             "trouble" => self.say(Look::Dim, &format!("! {}", word("message"))),
             "turn_ended" if word("why") != "done" => {
                 let says = format!("· turn ended: {} {}", word("why"), word("message"));

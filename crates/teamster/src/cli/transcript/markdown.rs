@@ -169,6 +169,7 @@ impl Markdown {
             }
             "not_started" => self.item(&format!("did not start: {}", code(word("message")))),
             "usage_limit" => self.item(&format!("usage limit: {}", code(word("message")))),
+            "retrying" => self.item(&format!("retrying: {}", code(word("message")))),
             "trouble" => self.item(&format!("trouble: {}", code(word("message")))),
             "settled" if record["completed"] == true => self.closed() + "*completed*\n",
             "settled" => self.closed() + &format!("*terminated:* {}\n", code(word("why"))),
