@@ -417,6 +417,8 @@ pub struct Begin {
     pub variables: Vec<String>,
     /// What the program's reports of tokens count, for drivers of several programs.
     pub reports: Reports,
+    /// The program offers to load sessions, but is known to fail at it.
+    pub cannot_resume: bool,
 }
 
 /// How a program takes its MCP servers.

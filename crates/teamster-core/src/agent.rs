@@ -457,7 +457,7 @@ impl Agents {
                 self.at(id, *incarnation)?;
                 let used = used.bounded();
                 let nothing = Used { microdollars: Some(0), model: None, ..Used::default() };
-                let is_something = Used { model: None, ..used.clone() } != nothing;
+                let is_something = Used { model: None, calls: 0, ..used.clone() } != nothing;
                 Ok(is_something
                     .then(|| Event::Spent { id: id.clone(), used })
                     .into_iter()

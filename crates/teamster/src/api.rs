@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use teamster_core::agent::Phase;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::record::Body;
+use teamster_core::spending::Spent;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::topic::Topic;
 use teamster_core::yak::Yak;
@@ -211,7 +212,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
             "adopted": state.agents.adopted().count(), "parked": parked.count(),
             "wait_for": waits(&api, &state),
         },
-        "questions": state.questions.n_open(), "used": used(&state),
+        "questions": state.questions.n_open(), "used": spent(&used(&state)),
         "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
     }))
 }
@@ -224,8 +225,19 @@ fn waits(api: &Api, state: &teamster_core::State) -> Vec<String> {
 }
 
 /// What the agents at hand have used, in all.
-fn used(state: &teamster_core::State) -> teamster_core::spending::Spent {
-    let mut sum = teamster_core::spending::Spent::default();
+/// Shows what turns used: tokens that no program reported are null, not 0.
+pub(crate) fn spent(spent: &Spent) -> Value {
+    let mut shown = json!(spent);
+    if !spent.is_reported() {
+        for name in ["input", "output", "cached_read", "cached_write"] {
+            shown[name] = Value::Null;
+        }
+    }
+    shown
+}
+
+fn used(state: &teamster_core::State) -> Spent {
+    let mut sum = Spent::default();
     state.agents.iter().for_each(|agent| sum.add_all(&agent.used));
     sum
 }

@@ -31,3 +31,21 @@ pub(crate) fn cleaned(text: &str) -> String {
     }
     plain
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_titles_and_links_are_left_out() {
+        for (text, expected) in [
+            ("plain\n\ttext – ü", "plain\n\ttext – ü"),
+            ("\u{1b}[1;31mred\u{1b}[0m and \u{1b}[38;5;12mblue\u{1b}[m", "red and blue"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            ("cut \u{1b}[", "cut "),
+        ] {
+            assert_eq!(cleaned(text), expected, "{text:?}");
+        }
+    }
+}

@@ -32,8 +32,8 @@ use self::calls::Calls;
 use self::login::Login;
 use self::models::Models;
 use self::usage::{Counter, OfTurn};
-use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
 use super::error_report::{self, Report};
+use super::json_rpc::{self, Failure, INVALID_PARAMS, METHOD_NOT_FOUND, Message};
 use super::{Driver, Out, micros, usage_limit};
 use crate::agent::{
     Begin, Context, Cost, Event, ID_BYTES_MAX, LABEL_BYTES_MAX, MESSAGE_BYTES_MAX, OPTIONS_MAX,
@@ -213,7 +213,7 @@ impl Acp {
             resume: capabilities.session_capabilities.resume.is_some(),
             mcp_over_http: capabilities.mcp_capabilities.http,
         };
-        self.started.can_resume = self.can.load || self.can.resume;
+        self.started.can_resume = (self.can.load || self.can.resume) && !self.begin.cannot_resume;
         self.started.program = answer.agent_info.map(|info| Program {
             name: clipped(info.name, LABEL_BYTES_MAX),
             version: clipped(info.version, LABEL_BYTES_MAX),
@@ -438,8 +438,10 @@ impl Acp {
     }
 
     fn called(&mut self, update: ToolCallUpdate, out: &mut Out) -> Result<(), String> {
-        let is_done =
-            matches!(update.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        let is_done = matches!(
+            update.fields.status,
+            Some(ToolCallStatus::Completed | ToolCallStatus::Failed)
+        );
         self.calls.update(update, out)?;
         if is_done {
             self.counter.tool_done();

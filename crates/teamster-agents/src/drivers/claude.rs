@@ -8,6 +8,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -62,6 +63,8 @@ pub struct Claude {
     context_used: Option<u64>,
     /// When the account has something again, if it was said to have nothing.
     limited_until: Option<Option<u64>>,
+    /// What the turn used so far.
+    counted: Counted,
     permissions: Vec<Permission>,
     n_permissions: u64,
 }
@@ -121,6 +124,7 @@ impl Driver for Claude {
 
     fn prompt(&mut self, text: &str, out: &mut Out) {
         (self.in_turn, self.cancelled) = (true, false);
+        self.counted = Counted::default();
         out.send(&json!({
             "type": "user",
             "message": {"role": "user", "content": [{"type": "text", "text": text}]},
@@ -287,11 +291,18 @@ impl Claude {
         // The end of the turn tells of it too.
         let is_failure = message["error"].is_string();
         let message = &message["message"];
-        if is_own && let Some(tokens) = tokens(&message["usage"]).filter(|used| used.input > 0) {
-            let cached = [tokens.cached_read, tokens.cached_write].into_iter().flatten();
-            self.context_used = Some(cached.fold(tokens.input, u64::saturating_add));
-        }
         let id = name(&message["id"]);
+        if let Some(tokens) = tokens(&message["usage"]).filter(|used| used.input > 0) {
+            if is_own {
+                let cached = [tokens.cached_read, tokens.cached_write].into_iter().flatten();
+                self.context_used = Some(cached.fold(tokens.input, u64::saturating_add));
+            }
+            let so_far = id.as_deref().and_then(|id| self.counted.add(id, tokens));
+            if self.in_turn && so_far.is_some() {
+                let model = self.started.model.clone();
+                out.event(Event::Usage(Usage { model, so_far, ..Usage::default() }));
+            }
+        }
         let is_known = id.is_some() && id == self.streamed.message;
         let piece = |text: &Value| Piece { text: word(text).to_owned(), message: id.clone() };
         for block in message["content"].as_array().into_iter().flatten() {
@@ -390,6 +401,50 @@ impl Claude {
         let micros = micros(self.cost_dollars);
         let cost = Some(Cost { micros, currency: "USD".to_owned() });
         Usage { model, tokens, context, cost, ..Usage::default() }
+    }
+}
+
+/// The messages of a turn, whose tokens are told with each piece of them.
+#[derive(Debug, Default)]
+struct Counted {
+    /// The latest messages; sub-agents speak at the same time.
+    latest: VecDeque<(String, Tokens)>,
+    /// All before them.
+    before: Tokens,
+}
+
+impl Counted {
+    /// As many messages may be under way at a time.
+    const LATEST_MAX: usize = 64;
+
+    /// Takes in what a message used so far. Returns what all did, if that is news.
+    fn add(&mut self, id: &str, tokens: Tokens) -> Option<Tokens> {
+        match self.latest.iter_mut().find(|(known, _)| known == id) {
+            Some((_, known)) if *known == tokens => return None,
+            Some((_, known)) => *known = tokens,
+            None => {
+                if self.latest.len() == Self::LATEST_MAX
+                    && let Some((_, oldest)) = self.latest.pop_front()
+                {
+                    self.before = sum(self.before, &oldest);
+                }
+                self.latest.push_back((id.to_owned(), tokens));
+            }
+        }
+        Some(self.latest.iter().fold(self.before, |all, (_, tokens)| sum(all, tokens)))
+    }
+}
+
+fn sum(all: Tokens, more: &Tokens) -> Tokens {
+    let cached = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or_default().saturating_add(b.unwrap_or_default())),
+    };
+    Tokens {
+        input: all.input.saturating_add(more.input),
+        output: all.output.saturating_add(more.output),
+        cached_read: cached(all.cached_read, more.cached_read),
+        cached_write: cached(all.cached_write, more.cached_write),
     }
 }
 

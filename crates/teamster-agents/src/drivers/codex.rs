@@ -474,8 +474,12 @@ impl Codex {
         };
         self.counts.told(&thread_id, &token_usage, in_turn);
         let model = self.started.model.clone();
-        let usage = Usage { model, context: token_usage.context(), ..Usage::default() };
-        if is_ours && usage.context.is_some() && usage != self.usage {
+        // Between turns nothing is used.
+        let so_far = self.counts.so_far().filter(|_| in_turn);
+        let context = if is_ours { token_usage.context() } else { self.usage.context };
+        let usage = Usage { model, context, so_far, ..Usage::default() };
+        let has_news = usage.context.is_some() || usage.so_far.is_some();
+        if has_news && usage != self.usage {
             self.usage = usage.clone();
             out.event(Event::Usage(usage));
         }

@@ -16,8 +16,11 @@ pub(crate) enum Report {
     Notice(String),
 }
 
-/// The forms that programs were seen to use: how they begin, how they end, and what follows from them.
-const FORMS: &[(&str, &str, fn(String) -> Report)] = &[
+/// How a message begins and ends, and what it is then.
+type Form = (&'static str, &'static str, fn(String) -> Report);
+
+/// The forms that programs were seen to use.
+const FORMS: &[Form] = &[
     // Goose 1.52.0.
     (
         "Ran into this error: ",
@@ -214,10 +217,7 @@ mod tests {
                 "You've hit your limit · resets 4pm (Europe/Berlin)",
             ),
             ("Invalid API key · Please run /login", "Invalid API key · Please run /login"),
-            (
-                "Unauthorized: the token is not valid",
-                "Unauthorized: the token is not valid",
-            ),
+            ("Unauthorized: the token is not valid", "Unauthorized: the token is not valid"),
         ] {
             assert_eq!(read(text), Some(Report::Failed(message.to_owned())), "{text}");
         }
@@ -249,7 +249,9 @@ mod tests {
     fn retries_and_notices_are_the_programs_own_words() {
         let retries = "Info: Request failed due to a transient API error. Retrying...";
         assert_eq!(read(retries), Some(Report::Retries(retries.to_owned())));
-        for notice in ["Info: Operation cancelled by user", "Warning: Model metadata for `x` not found."] {
+        for notice in
+            ["Info: Operation cancelled by user", "Warning: Model metadata for `x` not found."]
+        {
             assert_eq!(read(notice), Some(Report::Notice(notice.to_owned())), "{notice}");
         }
     }

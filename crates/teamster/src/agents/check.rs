@@ -98,6 +98,7 @@ pub async fn check(program: &Program, path: PathBuf, mcp: &Mcp) -> anyhow::Resul
         mcp_servers: vec![server],
         nonce: secret::nonce(),
         checks_login: true,
+        cannot_resume: !program.load_session,
         ..Begin::default()
     };
     offer(&mut begin, program, &launch);

@@ -40,6 +40,7 @@ use super::last_words::LastWords;
 use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
 use super::{Shared, model, outcome, retention, until};
+use crate::plain::cleaned;
 
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
@@ -366,15 +367,22 @@ impl Talk<'_> {
         Some(used)
     }
 
-    /// Says whether what the program tells of the turn under way is more than is left for it, or for the run that it works
-    /// on together with others.
-    fn is_overspent(&self) -> bool {
-        let Some(told) = self.spending.told_micros().filter(|told| *told > 0) else { return false };
+    /// Says which limit the turn under way exceeds, as far as its program reports in the middle what it uses: one of the
+    /// agent's own, or that of the run that it works on together with others.
+    fn is_overspent(&self) -> Option<&'static str> {
+        let configuration = self.shared.configured.current();
+        let prices = &configuration.settings.prices;
+        let used = self.spending.so_far(self.role.model.as_deref(), prices)?;
         let state = self.shared.hub.state();
-        let agent = state.agents.get(self.agent.id.as_str());
-        let left = agent.and_then(|agent| {
-            Some(agent.draft.limits.microdollars?.saturating_sub(agent.spent.microdollars))
-        });
+        let agent = state.agents.get(self.agent.id.as_str())?;
+        let (limits, spent) = (&agent.draft.limits, &agent.spent);
+        let n_tokens = used.tokens();
+        if limits.tokens.is_some_and(|most| n_tokens > most.saturating_sub(spent.tokens())) {
+            return Some("its token limit is reached");
+        }
+        let told = used.microdollars.filter(|told| *told > 0)?;
+        let is_over =
+            limits.microdollars.is_some_and(|most| told > most.saturating_sub(spent.microdollars));
         let of_run = self.agent.draft.run.as_ref().and_then(|name| {
             let run = state.runs.get(name);
             let left = drive::money_left(run, run.drive.as_ref()?, &state.agents)?;
@@ -383,7 +391,7 @@ impl Talk<'_> {
             let all = run.iterations.open().filter_map(|open| told_by.get(&open.agent));
             Some(all.sum::<u64>() > left)
         });
-        left.is_some_and(|left| told > left) || of_run == Some(true)
+        (is_over || of_run == Some(true)).then_some("its budget is spent")
     }
 
     /// Asks the program to give up its turn, if it is in one, and waits for that: so it drops what it waits for, and its
@@ -665,11 +673,10 @@ impl Talk<'_> {
                 None
             }
             // Not when its cost is told: some tell it when all is done.
-            Event::ToolCall(_) if self.is_overspent() => {
-                let says = "its budget is spent";
-                Some(Came::To(self.outcome(Ending::Aborted, Status::Partial, says)))
-            }
-            Event::ToolCall(call) => self.see(&call).await,
+            Event::ToolCall(call) => match self.is_overspent() {
+                Some(says) => Some(Came::To(self.outcome(Ending::Aborted, Status::Partial, says))),
+                None => self.see(&call).await,
+            },
             Event::PermissionAsked { id, call, options } => {
                 self.permission_asked(id, &call, options).await;
                 None
@@ -864,7 +871,7 @@ impl Talk<'_> {
             "" => says.to_owned(),
             words => format!("{says}; the last it said: {words}"),
         };
-        Outcome { status, ..Outcome::failed(ending, summary) }
+        Outcome { status, ..Outcome::failed(ending, cleaned(&summary)) }
     }
 
     /// Adds how the program ended, if it has, and what it wrote to stderr, which often says why.
@@ -875,7 +882,7 @@ impl Talk<'_> {
             Some(launch::How::Killed | launch::How::LauncherLost | launch::How::Unwatched)
             | None => says.to_owned(),
         };
-        let stderr = crate::plain::cleaned(&self.process.stderr_tail());
+        let stderr = cleaned(&self.process.stderr_tail());
         let stderr = stderr.trim();
         let start = stderr.len().saturating_sub(STDERR_BYTES_MAX);
         match &stderr[stderr.ceil_char_boundary(start)..] {

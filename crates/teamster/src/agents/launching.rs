@@ -208,6 +208,7 @@ fn beginning(
         nonce: secret::nonce(),
         asks: role.permissions.hold_back(),
         reports,
+        cannot_resume: program.is_some_and(|known| !known.program.load_session),
         ..Begin::default()
     }
 }

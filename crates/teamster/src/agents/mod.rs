@@ -8,6 +8,7 @@ mod check;
 mod failing;
 mod guard;
 mod incarnation;
+mod interrupted;
 mod last_words;
 mod launching;
 mod live;
@@ -35,7 +36,6 @@ use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::conversation;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
-use teamster_core::spending::Used;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::Log;
@@ -311,9 +311,14 @@ impl Runner {
         let state = self.shared.hub.state();
         for agent in state.agents.active() {
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
-            // What a turn used that was cut off with the hub, nobody knows; it was not nothing.
+            // What a turn used that was interrupted with the hub is known as far as it was reported; it was not nothing.
             if agent.has_open_turn {
-                let (id, used) = (id.clone(), Used::default());
+                let configuration = self.shared.configured.current();
+                let prices = &configuration.settings.prices;
+                let role = state.behaviour(agent);
+                let model = role.as_ref().and_then(|role| role.model.as_deref());
+                let log = self.shared.log.as_ref();
+                let (id, used) = (id.clone(), interrupted::used(log, agent, model, prices).await);
                 self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
             }
             // One that rested goes on resting, without a process.

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use teamster_core::agent::{Ending, Outcome, Status};
 
+use crate::plain::cleaned;
+
 /// Reads the outcome of an agent that finished its turn.
 pub(super) fn read(last_words: &str) -> Outcome {
-    let text = last_words.trim();
+    let text = cleaned(last_words);
+    let text = text.trim();
     let plain = || Outcome {
         status: Status::Success,
         ..Outcome::failed(
@@ -112,5 +115,6 @@ mod tests {
             now. [] [] []"#]],
         );
         check("", expect!["success: (it said nothing) [] [] []"]);
+        check("\u{1b}[32mAll tests pass\u{1b}[0m", expect!["success: All tests pass [] [] []"]);
     }
 }

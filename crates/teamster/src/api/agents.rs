@@ -12,6 +12,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::agent::{self, Adoption, Agent, AskedLimits, NewAgent};
+use teamster_core::role::Role;
 use teamster_core::token::Token;
 use teamster_core::{Command, Event};
 use teamster_mcp::Hub as _;
@@ -43,11 +44,19 @@ fn shown(api: &Api, state: &teamster_core::State, agent: &Agent) -> Value {
         "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
         "drafted_at": agent.drafted_at, "started_at": agent.started_at, "ended_at": agent.ended_at,
         "directory": agent.draft.directory, "incarnation": agent.incarnation, "session": agent.session,
-        "turns": agent.n_turns, "below": agent.n_below, "limits": limits(agent), "used": agent.used,
-        "spent": agent.spent, "parked_until": agent.parked.as_ref().map(|parked| parked.until),
+        "can_resume": agent.session.is_some() && state.behaviour(agent).is_some_and(|role| loads_sessions(api, role)),
+        "turns": agent.n_turns, "below": agent.n_below, "limits": limits(agent), "used": super::spent(&agent.used),
+        "spent": super::spent(&agent.spent), "parked_until": agent.parked.as_ref().map(|parked| parked.until),
         "outcome": agent.outcome, "duration_ms": agent.duration_ms(),
         "waits_for": waits.as_ref().map(ToString::to_string), "waits_until": waits.and_then(|waits| waits.until()),
     })
+}
+
+/// Says whether the program of a role can go on with a session in a new process.
+fn loads_sessions(api: &Api, role: &Role) -> bool {
+    let configuration = api.configured.current();
+    let program = configuration.settings.programs.find(&role.program);
+    program.map_or(true, |known| known.program.load_session)
 }
 
 /// One that lasts has no end of turns or time, which is a number only for the core.
@@ -124,6 +133,14 @@ async fn adopt(
     asked: Given<Adopt>,
 ) -> Answer {
     let Json(Adopt { role, directory, session, dossier }) = asked?;
+    let state = api.hub.state();
+    if let Some(known) = state.roles.get(&role).filter(|known| !loads_sessions(&api, known)) {
+        let says = format!(
+            "{} cannot resume a session in a new process, so the hub could not continue it; draft a new agent instead",
+            known.program
+        );
+        return Err(Problem(StatusCode::CONFLICT, says));
+    }
     let secret = crate::secret::new_secret();
     let hash = crate::secret::hash(&secret);
     let adoption = Adoption { role, directory, session, dossier, secret: hash };

@@ -136,8 +136,9 @@ pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> V
         "is_planned": drive.map(|drive| drive.is_planned), "begun_at": totals.map(|totals| totals.begun_at),
         "resumes": totals.map(|totals| totals.n_resumes), "resumed_at": resumed.map(|drive| drive.begun_at),
         "worked_ms": totals.map(|totals| totals.worked_ms),
-        "since_resumed": resumed.map(|drive| json!({"iterations": drive.n_iterations, "spent": drive.spent})),
-        "spent": totals.map(|totals| totals.spent), "spent_now": spent_now(state, run), "budget_microdollars": budget,
+        "since_resumed": resumed.map(|drive| json!({"iterations": drive.n_iterations, "spent": super::spent(&drive.spent)})),
+        "spent": totals.map(|totals| super::spent(&totals.spent)),
+        "spent_now": spent_now(state, run).map(|now| super::spent(&now)), "budget_microdollars": budget,
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }
@@ -173,7 +174,7 @@ fn shown(api: &Api, state: &teamster_core::State, name: &RunName) -> Value {
         json!({
             "number": open.number, "worker": open.worker, "agent": open.agent.as_str(), "plans": open.plans,
             "item": open.item.map(|item| item.to_string()), "begun_at": open.begun_at,
-            "agent_phase": agent.map(|agent| agent.phase.as_str()), "spent": agent.map(|agent| agent.spent),
+            "agent_phase": agent.map(|agent| agent.phase.as_str()), "spent": agent.map(|agent| super::spent(&agent.spent)),
             "waits_for": waits.as_ref().map(ToString::to_string), "waits_until": waits.and_then(|waits| waits.until()),
             "held_up": agent.and_then(|agent| held_up(api, state, agent)),
         })
@@ -186,7 +187,7 @@ fn shown(api: &Api, state: &teamster_core::State, name: &RunName) -> Value {
             "number": ended.open.number, "worker": ended.open.worker, "agent": ended.open.agent.as_str(),
             "plans": ended.open.plans, "item": ended.open.item.map(|item| item.to_string()),
             "begun_at": ended.open.begun_at, "ended_at": ended.at, "commit": ended.end.commit,
-            "failed": ended.end.failed, "spent": ended.end.spent, "summary": summary.map(|summary| &summary.text),
+            "failed": ended.end.failed, "spent": super::spent(&ended.end.spent), "summary": summary.map(|summary| &summary.text),
         })
     });
     view["ended"] = ended.collect();

@@ -92,7 +92,12 @@ fn as_json(agent: &Value, children: &BTreeMap<&str, Vec<&Value>>) -> Value {
 fn rows(text: &mut String, agent: &Value, children: &BTreeMap<&str, Vec<&Value>>, depth: usize) {
     let spent: Spent = serde_json::from_value(agent["spent"].clone()).unwrap_or_default();
     let limits = &agent["limits"];
-    let tokens = of(spent.tokens().to_string(), limits["tokens"].as_u64().map(|n| n.to_string()));
+    let tokens = match (spent.is_whole(), spent.is_reported()) {
+        (true, _) => spent.tokens().to_string(),
+        (false, true) => format!("at least {}", spent.tokens()),
+        (false, false) => "not reported".to_owned(),
+    };
+    let tokens = of(tokens, limits["tokens"].as_u64().map(|n| n.to_string()));
     let cost = of(cost(&spent), limits["microdollars"].as_u64().map(dollars));
     let turns = of(agent["turns"].to_string(), limits["turns"].as_u64().map(|n| n.to_string()));
     let name = format!("{}{}", "  ".repeat(depth), word(agent, "id"));

@@ -65,8 +65,8 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
     if used != Spent::default() {
         let _ = writeln!(
             text,
-            "used     {} tokens, cost {}",
-            used.tokens(),
+            "used     {}, cost {}",
+            used.tokens_shown(|n| n.to_string()),
             super::budget::cost(&used)
         );
     }

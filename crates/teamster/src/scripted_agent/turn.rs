@@ -86,6 +86,7 @@ impl Turn {
             // Without a model nothing is used; a script that says otherwise has said so.
             let update = UsageUpdate::new(0, CONTEXT_TOKENS).cost(Cost::new(0.0, "USD"));
             self.update(SessionUpdate::UsageUpdate(update)).await?;
+            self.tokens = Some((0, 0));
         }
         if let Some((input, output)) = self.tokens {
             answer["usage"] = json!({
@@ -108,7 +109,9 @@ impl Turn {
                 return Err(Limited(message).into());
             }
             let is_denied = match step {
-                Step::Need(text) => !self.asked(&text).await.with_context(|| line.place())?.is_allowed,
+                Step::Need(text) => {
+                    !self.asked(&text).await.with_context(|| line.place())?.is_allowed
+                }
                 step => {
                     self.play_step(step).await.with_context(|| line.place())?;
                     false

@@ -102,13 +102,17 @@ fn programs_and_their_versions() {
         claude-agent-acp   acp    claude-agent-acp is not on your PATH
         codex              codex  codex is not on your PATH
         codex-acp          acp    codex-acp is not on your PATH
+        copilot            acp    copilot is not on your PATH
+        fast-agent         acp    fast-agent is not on your PATH
         gemini             acp    gemini is not on your PATH
         goose              acp    goose is not on your PATH
+        kimi               acp    kimi is not on your PATH
         mine               acp    bin/mine
         mute               acp    bin/mute
         opencode           acp    opencode is not on your PATH
         qwen               acp    qwen is not on your PATH
         scripted           acp    (the program that runs)
+        vibe               acp    vibe-acp is not on your PATH
     "#]]
     .assert_eq(&printed.replace(&*own.to_string_lossy(), "(the program that runs)"));
     let (printed, _) = place.run(&["program", "list", "--versions", "--json"]);

@@ -150,7 +150,8 @@ fn show(event: Event) -> Option<String> {
             let tokens = tokens.map(|Tokens { input, output, .. }| (input, output));
             let cost = cost.map(|cost| cost.micros);
             // What every turn says that uses nothing.
-            if (tokens, cost) == (None, Some(0)) {
+            let is_nothing = tokens.unwrap_or_default() == (0, 0);
+            if is_nothing && matches!((context, cost), (_, Some(0)) | (None, None)) {
                 return None;
             }
             format!("used {tokens:?} {:?} {cost:?}", context.map(|context| context.used))
@@ -224,7 +225,7 @@ async fn a_prompt_without_a_script_is_answered_kindly() {
 #[tokio::test]
 async fn a_wrong_script_is_not_begun_and_a_step_that_fails_ends_it() {
     check("! say first\n! dance", expect![[r#"
-        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit" }
+        ends: Failed { message: "line 2, `! dance`: there is no such step; there are say, think, call, outcome, write, run, ask, need, usage, sleep, hang, flood, long-line, garbage, ignore-sigterm, fork, crash, exit and limit" }
     "#]]).await;
     check(
         "! call task-list",

@@ -75,6 +75,21 @@ fn an_agent_whose_turn_ends_at_a_denial_is_prompted_once_more() {
     }
 }
 
+/// The program reports each model call, so the hub need not wait for the end of the turn.
+#[test]
+fn a_token_limit_holds_in_the_middle_of_a_turn() {
+    let world = World::start("limits.tokens = 1000\n");
+    let script = "! usage 400 50\n! run true\n! usage 400 50\n! run true\n! usage 400 50\n! run true\n! say done";
+    let ended = world.ended(&world.draft("coder", script));
+    assert_eq!(outcome(&ended), ("aborted", "partial", "its token limit is reached"));
+    let used = &ended["used"];
+    assert_eq!((&used["input"], &used["output"]), (&json!(1_200), &json!(150)));
+    // One that stays below is not ended.
+    let script = "! usage 400 50\n! run true\n! say done";
+    let ended = world.ended(&world.draft("coder", script));
+    assert_eq!(outcome(&ended), ("completed", "success", "done"));
+}
+
 const ASK: &str = "[permissions]\notherwise = \"ask\"\n";
 
 #[test]

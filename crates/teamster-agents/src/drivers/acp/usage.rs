@@ -38,7 +38,8 @@ impl Counter {
 
     pub(super) fn begin_turn(&mut self) {
         let Self { reports, session, .. } = *self;
-        *self = Self { reports, session, session_before: session, is_fresh: true, ..Self::default() };
+        *self =
+            Self { reports, session, session_before: session, is_fresh: true, ..Self::default() };
     }
 
     /// The agent says or does something, which is part of a model's reply.
@@ -105,14 +106,16 @@ impl Counter {
                 self.session = told;
                 (Some(less(told, self.session_before)), false)
             }
-            (AtEnd::LastCall, Some(last)) => match so_far.filter(|sum| total(sum) >= total(&last)) {
-                // The updates have the totals of all calls, the end has the parts of the last one.
-                Some(sum) => {
-                    let rest = sum.input.saturating_sub(total(&last));
-                    (Some(more(last, Tokens { input: rest, ..Tokens::default() })), false)
+            (AtEnd::LastCall, Some(last)) => {
+                match so_far.filter(|sum| total(sum) >= total(&last)) {
+                    // The updates have the totals of all calls, the end has the parts of the last one.
+                    Some(sum) => {
+                        let rest = sum.input.saturating_sub(total(&last));
+                        (Some(more(last, Tokens { input: rest, ..Tokens::default() })), false)
+                    }
+                    None => (Some(last), self.n_calls > 1),
                 }
-                None => (Some(last), self.n_calls > 1),
-            },
+            }
         };
         OfTurn { tokens, at_least, n_calls }
     }

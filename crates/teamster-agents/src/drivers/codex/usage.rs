@@ -88,11 +88,19 @@ impl Counts {
 
     /// Returns what the turn that ends has used, if anything.
     pub(super) fn of_turn(&mut self) -> Option<Tokens> {
-        let mut sum = Breakdown::default();
+        let used = self.so_far();
         for count in &mut self.0 {
+            count.before = count.now;
+        }
+        used
+    }
+
+    /// Returns what the turn under way has used so far, if anything.
+    pub(super) fn so_far(&self) -> Option<Tokens> {
+        let mut sum = Breakdown::default();
+        for count in &self.0 {
             let used = count.now.map(count.before, u64::saturating_sub);
             sum = sum.map(used, u64::saturating_add);
-            count.before = count.now;
         }
         let cached = sum.cached_input_tokens.saturating_add(sum.cache_write_input_tokens);
         (sum != Breakdown::default()).then(|| Tokens {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{Came, Talk};
 use crate::agents::{self, resting::Rest, retention};
 use crate::hub::Claim;
+use crate::plain::cleaned;
 
 /// What an agent that lasts is in the middle of.
 #[derive(Default)]
@@ -192,7 +193,11 @@ impl Talk<'_> {
     }
 
     /// Says what came of the message, and begins with the next one.
-    pub(super) async fn settle_and_go_on(&mut self, end: Option<TurnEnd>, how: How) -> Option<Came> {
+    pub(super) async fn settle_and_go_on(
+        &mut self,
+        end: Option<TurnEnd>,
+        how: How,
+    ) -> Option<Came> {
         self.settle_after(end.map(Event::TurnEnded), how).await;
         retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.
@@ -215,10 +220,10 @@ impl Talk<'_> {
         };
         let (agent, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let session = self.shared.hub.state().conversations.of_agent(&agent).map(|one| one.id);
-        let answer = self.last_words.whole(|n_cut| {
+        let answer = cleaned(&self.last_words.whole(|n_cut| {
             let session = session.map(|id| id.to_string()).unwrap_or_default();
             format!("[{n_cut} bytes before this are only in the transcript of {session}]\n")
-        });
+        }));
         let why = match &how {
             How::Terminated { why } => Some(why.to_string()),
             How::Completed | How::Cancelled => None,

@@ -128,7 +128,9 @@ impl Talk<'_> {
 
     async fn failed_after_denial(&mut self, end: &TurnEnd, why: String) -> Option<Came> {
         if self.agent.lasts() {
-            return self.settle_and_go_on(Some(end.clone()), How::Terminated { why: why.into() }).await;
+            return self
+                .settle_and_go_on(Some(end.clone()), How::Terminated { why: why.into() })
+                .await;
         }
         Some(Came::To(self.outcome(Ending::Crashed, Status::Failed, &why)))
     }

@@ -78,7 +78,7 @@ pub(super) fn head(agent: &Value) -> String {
         ("drafted by", word(agent, "drafted_by").to_owned()),
         ("drafted at", time(&agent["drafted_at"])),
         ("started at", time(&agent["started_at"])),
-        ("session", line(word(agent, "session"))),
+        ("session", session(agent)),
         ("parked", until(&agent["parked_until"])),
         ("waits", line(word(agent, "waits_for"))),
         ("used", used(&agent["used"])),
@@ -92,6 +92,15 @@ pub(super) fn head(agent: &Value) -> String {
     text
 }
 
+/// Its session, and whether another process can resume it.
+fn session(agent: &Value) -> String {
+    let session = line(word(agent, "session"));
+    if session.is_empty() || agent["can_resume"] != false {
+        return session;
+    }
+    format!("{session} (its program cannot resume it)")
+}
+
 fn until(at: &Value) -> String {
     if at.is_null() { String::new() } else { format!("until {}", time(at)) }
 }
@@ -100,15 +109,15 @@ fn until(at: &Value) -> String {
 fn used(spent: &Value) -> String {
     let spent: Spent = serde_json::from_value(spent.clone()).unwrap_or_default();
     let cost = super::super::budget::cost(&spent);
-    match spent.tokens() {
-        0 if spent == Spent::default() => String::new(),
-        tokens => format!(
-            "{tokens} tokens ({} in, {} out, {} cached), cost {cost}",
-            spent.input,
-            spent.output,
-            spent.cached_read.saturating_add(spent.cached_write)
-        ),
+    if spent == Spent::default() {
+        return String::new();
     }
+    let tokens = spent.tokens_shown(|n| n.to_string());
+    if !spent.is_reported() {
+        return format!("{tokens}, cost {cost}");
+    }
+    let cached = spent.cached_read.saturating_add(spent.cached_write);
+    format!("{tokens} ({} in, {} out, {cached} cached), cost {cost}", spent.input, spent.output)
 }
 
 /// Adds what the agent called of ours.

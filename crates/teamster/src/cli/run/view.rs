@@ -196,9 +196,9 @@ fn head(model: &Model, columns: usize) -> Line<'static> {
         100.. => {
             let works = [&run.program, &run.model].into_iter().flatten();
             let works = works.map(|word| format!("{} · ", clean_line(word))).collect::<String>();
-            format!("{works}{cost} · {} tokens", about(spent.tokens()))
+            format!("{works}{cost} · {}", spent.tokens_shown(about))
         }
-        _ => format!("{cost} · {} tokens", about(spent.tokens())),
+        _ => format!("{cost} · {}", spent.tokens_shown(about)),
     };
     let room = columns.saturating_sub(width(&right) + 1);
     let (name, phase) = (clean_line(&run.name), clean_line(&phase));
