@@ -143,6 +143,8 @@ pub struct Agent {
     pub n_interruptions: u32,
     /// The program's own name for the conversation, by which another process can go on with it.
     pub session: Option<Arc<str>>,
+    /// The program that it began with, which alone can go on with its session.
+    pub program: Option<Arc<str>>,
     /// In which incarnation its program was last known to be ready.
     pub ready_in: u32,
     pub started_at: Option<Timestamp>,
@@ -272,6 +274,8 @@ pub enum Command {
         id: AgentId,
         incarnation: u32,
         session: String,
+        /// Which program it is.
+        program: Option<Arc<str>>,
     },
     /// Says that a turn is about to begin, unless the limits are spent.
     BeginTurn {
@@ -431,12 +435,13 @@ impl Agents {
             | Command::Admit { .. } => {
                 unreachable!("these are decided elsewhere")
             }
-            Command::Begin { id, incarnation, session } => {
+            Command::Begin { id, incarnation, session, program } => {
                 let agent = self.at(id, *incarnation)?;
                 // Whoever wakes one that lasts waits for this.
                 let known = agent.session.as_deref() == Some(session.as_str())
                     && (agent.is_ready() || !agent.lasts());
-                let begun = Event::Begun { id: id.clone(), session: session.as_str().into() };
+                let (session, program) = (session.as_str().into(), program.clone());
+                let begun = Event::Begun { id: id.clone(), session, program };
                 Ok(if known { Vec::new() } else { vec![begun] })
             }
             Command::BeginTurn { id, incarnation } => {
@@ -682,10 +687,11 @@ impl Agents {
                     agent.deadline = Some(above.map_or(own, |above| own.min(above)));
                 });
             }
-            Event::Begun { id, session } => {
+            Event::Begun { id, session, program } => {
                 self.change(id, |agent| {
                     agent.session = Some(session.clone());
                     agent.failure = None;
+                    agent.program = program.clone();
                     agent.ready_in = agent.incarnation;
                 });
             }
@@ -728,6 +734,7 @@ impl Agents {
             token: None,
             n_interruptions: 0,
             session: None,
+            program: None,
             ready_in: 0,
             started_at: None,
             deadline: None,

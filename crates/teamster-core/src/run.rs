@@ -57,6 +57,8 @@ pub enum Command {
     Drive(drive::Command),
     /// Marks the run complete. Repeating it is answered, not refused.
     Complete,
+    /// Removes the run, whose name can be used again then. Repeating it is answered, not refused.
+    Forget,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,8 @@ pub enum Event {
     Completed,
     /// Something unfinished came into a completed run.
     Reopened,
+    /// There is no such run any more.
+    Forgotten,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +108,12 @@ pub enum Refusal {
     TooManyHeld,
     #[error("there are {RUNS_MAX} runs, which is the limit; use one of them")]
     TooMany,
+    #[error("run {0} is under way; stop it first with `teamster steer {0} stop`, then forget it")]
+    UnderWay(RunName),
+    #[error(
+        "run {run} cannot be forgotten: {holder} is working on {item}; wait, or revoke its token"
+    )]
+    Held { run: RunName, item: ItemId, holder: crate::PrincipalName },
 }
 
 /// The view of all runs.
@@ -147,6 +157,9 @@ impl Runs {
         command: &Command,
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
+        if *command == Command::Forget {
+            return self.forget(name, cx);
+        }
         if !self.by_name.contains_key(name) && self.by_name.len() >= RUNS_MAX {
             return Err(Refusal::TooMany);
         }
@@ -246,6 +259,7 @@ impl Runs {
                 let numbered = numbered.map(Event::Iteration);
                 events.into_iter().map(Event::Drive).chain(numbered).collect()
             }
+            Command::Forget => Vec::new(),
             Command::Complete if run.completed_at.is_some() => Vec::new(),
             Command::Complete => match run.items.n_unfinished() {
                 0 => vec![Event::Completed],
@@ -267,6 +281,24 @@ impl Runs {
         Ok(events)
     }
 
+    fn forget(&self, name: &RunName, cx: &Context) -> Result<Vec<Event>, Refusal> {
+        if cx.caller.kind == Kind::Agent {
+            return Err(drive::Refusal::OperatorsOnly.into());
+        }
+        let Some(run) = self.by_name.get(name) else { return Ok(Vec::new()) };
+        if run.is_driven() || run.iterations.open().next().is_some() {
+            return Err(Refusal::UnderWay(name.clone()));
+        }
+        let mut in_progress = run.items.in_progress().filter_map(|id| run.items.get(id));
+        match in_progress.find_map(|item| Some((item.id, item.holder.as_ref()?))) {
+            Some((item, holder)) => {
+                let (run, holder) = (name.clone(), holder.principal.clone());
+                Err(Refusal::Held { run, item, holder })
+            }
+            None => Ok(vec![Event::Forgotten]),
+        }
+    }
+
     /// Refuses what would commit the same files as another run.
     fn has_room(&self, name: &RunName, terms: &Terms) -> Result<(), drive::Refusal> {
         let directory = Path::new(&*terms.directory);
@@ -285,6 +317,15 @@ impl Runs {
     pub(crate) fn apply(&mut self, name: &RunName, event: &Event, record: &Record) {
         let mut run = self.by_name.get(name).map(|run| Run::clone(run)).unwrap_or_default();
         match event {
+            Event::Forgotten => {
+                for item in run.items.in_progress().filter_map(|id| run.items.get(id)) {
+                    if let Some(holder) = &item.holder {
+                        self.held.remove(&(holder.token, name.clone(), item.id));
+                    }
+                }
+                self.by_name.remove(name);
+                return;
+            }
             Event::Item(event) => {
                 let id = event.item();
                 let holder = |run: &Run| {
@@ -348,7 +389,8 @@ fn leaves_something_unfinished(event: &Event) -> bool {
         | Event::Iteration(_)
         | Event::Drive(_)
         | Event::Completed
-        | Event::Reopened => false,
+        | Event::Reopened
+        | Event::Forgotten => false,
     }
 }
 
@@ -380,7 +422,7 @@ impl Event {
             Self::Note(event) => event.text_bytes(),
             Self::Iteration(event) => event.text_bytes(),
             Self::Drive(event) => event.text_bytes(),
-            Self::Completed | Self::Reopened => 0,
+            Self::Completed | Self::Reopened | Self::Forgotten => 0,
         }
     }
 
@@ -390,7 +432,7 @@ impl Event {
             Self::Item(event) if run.iterations.is_touched(event.item()) => Fate::Kept,
             Self::Item(event) => event.fate(),
             Self::Note(event) => event.fate(),
-            Self::Iteration(_) => Fate::Kept,
+            Self::Iteration(_) | Self::Forgotten => Fate::Kept,
             Self::Drive(event) => event.fate(),
             Self::Completed | Self::Reopened => Fate::KeptIfLast(vec!["completed".into()]),
         }
@@ -404,6 +446,7 @@ impl Event {
             Self::Drive(event) => event.summary(),
             Self::Completed => Summary::new("done", "run marked complete".into()),
             Self::Reopened => Summary::new("edit", "run reopened".into()),
+            Self::Forgotten => Summary::new("edit", "run forgotten".into()),
         }
     }
 }

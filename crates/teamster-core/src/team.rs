@@ -33,6 +33,9 @@ pub struct Team {
     pub pass: Vec<Arc<str>>,
     /// How its agents behave.
     pub behaviour: Arc<Role>,
+    /// Nobody has described it: a hub was started in its directory.
+    #[serde(default)]
+    pub is_implicit: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

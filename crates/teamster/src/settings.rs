@@ -28,6 +28,7 @@ pub(crate) use check::sound;
 pub use docs::configuration_markdown;
 pub(crate) use files::{markdown_files, read_text};
 pub use problem::Problem;
+pub(crate) use problem::without_line;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
 pub(crate) use tree::{Node, Value};

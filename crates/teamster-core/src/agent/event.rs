@@ -25,6 +25,8 @@ pub enum Event {
     Begun {
         id: AgentId,
         session: Arc<str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<Arc<str>>,
     },
     TurnBegun {
         id: AgentId,
@@ -198,7 +200,7 @@ impl Event {
                 )
             }
             Self::Admitted { id, .. } => Summary::new("take", format!("agent {id} starts")),
-            Self::Begun { id, session } => {
+            Self::Begun { id, session, .. } => {
                 Summary::new("take", format!("agent {id} works (session {session})"))
             }
             Self::TurnBegun { id } => Summary::new("take", format!("agent {id} begins a turn")),

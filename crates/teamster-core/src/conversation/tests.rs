@@ -12,6 +12,7 @@ fn team(name: &str) -> Team {
     let name = TeamName::parse(name).unwrap();
     let behaviour = Role { name: RoleName::of_team(&name), ..role("x", Limits::USUAL) };
     Team {
+        is_implicit: false,
         directory: format!("/projects/{name}").into(),
         description: "".into(),
         color: None,
@@ -557,7 +558,7 @@ fn a_conversation_keeps_only_so_much_text_at_hand() {
 fn one_that_wakes_up_is_ready_when_its_program_says_so() {
     let ready = |incarnation| {
         let (id, session) = (id("api-1"), "s".to_owned());
-        ("hub", Any::Agent(agent::Command::Begin { id, incarnation, session }))
+        ("hub", Any::Agent(agent::Command::Begin { id, incarnation, session, program: None }))
     };
     let slept =
         agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: agent::SleepWhy::Idle };
@@ -657,7 +658,8 @@ fn why_there_is_no_answer_steers_no_terminal() {
 }
 
 fn ready(name: &str, incarnation: u32) -> (&'static str, Any) {
-    let begin = agent::Command::Begin { id: id(name), incarnation, session: "s".into() };
+    let begin =
+        agent::Command::Begin { id: id(name), incarnation, session: "s".into(), program: None };
     ("hub", Any::Agent(begin))
 }
 

@@ -677,7 +677,7 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 14: 806 bytes, a943749168d69e19"]
+    expect_test::expect!["format 15: 807 bytes, 059055446be94105"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }
 
@@ -692,4 +692,20 @@ fn the_dossier_of_a_run_has_its_spec_and_its_summaries() {
     let spec = &world.run().drive.as_ref().unwrap().terms.spec;
     let head = format!("> run default\n> \n> {spec}\n\n### Iterations\n- #0 (");
     assert!(context.contains(&head) && context.contains("): did it\n"), "{head}\n{context}");
+}
+
+#[test]
+fn a_run_under_way_is_not_forgotten() {
+    let mut world = World::begin(terms(1));
+    let forget = |world: &mut World| world.given.decide("eve", in_run(run::Command::Forget));
+    let refused = forget(&mut world).unwrap_err().to_string();
+    assert!(refused.contains("`teamster steer default stop`"), "{refused}");
+    world.drive("eve", Command::Stop { now: false }).unwrap();
+    world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
+    assert_eq!(forget(&mut world).unwrap().len(), 1);
+    // The name is free, and nothing of the old run is left.
+    world.drive("eve", Command::Begin { terms: terms(1), resumes: false }).unwrap();
+    assert_eq!(world.next(0), Next::Begin { plans: true });
+    assert_eq!(world.run().iterations.current(), 0);
+    world.given.compacted();
 }

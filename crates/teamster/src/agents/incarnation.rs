@@ -645,7 +645,9 @@ impl Talk<'_> {
                 let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
                 let session = started.session.clone();
                 self.shared.hub.pids().set(&id, self.process.program_pid());
-                self.shared.tell(agent::Command::Begin { id, incarnation, session }).await;
+                let program = Some(self.role.program.clone());
+                let begin = agent::Command::Begin { id, incarnation, session, program };
+                self.shared.tell(begin).await;
                 if let Some(came) = self.check_model(&started).await {
                     return Some(came);
                 }

@@ -10,6 +10,7 @@ use teamster_agents::supervisor::Started;
 use teamster_core::agent::Agent;
 use teamster_core::role::Role;
 
+use super::missing::missing;
 use super::remote::{self, NotThere, Ssh};
 use super::{Shared, worktree};
 use crate::config::{self, BRIDGE_TOKEN, BRIDGE_URL};
@@ -54,8 +55,12 @@ async fn launch_here(
 ) -> Result<Launched, String> {
     let configuration = shared.configured.current();
     let settings = &configuration.settings;
-    let (known, path) =
-        settings.programs.choose(Some(&role.program), shared.configured.search_path())?;
+    let search_path = shared.configured.search_path();
+    if let Some(missing) = missing(&configuration, search_path, agent, role) {
+        return Err(missing);
+    }
+    let wanted = Some(&*role.program).filter(|program| !program.is_empty());
+    let (known, path) = settings.programs.choose(wanted, search_path)?;
     let program = known.program.clone();
     let state = shared.hub.state();
     let team = state.team_of(agent);

@@ -12,6 +12,7 @@ mod interrupted;
 mod last_words;
 mod launching;
 mod live;
+mod missing;
 mod model;
 mod outcome;
 mod queue;
@@ -239,9 +240,13 @@ impl Runner {
         for agent in state.agents.queued().filter(|agent| agent.parked.is_none()) {
             let Some(waits) = self.queue.spared(&state, agent, now) else { continue };
             let is_long = waits.until().is_some_and(|until| until.0 - now.0 > WAIT_TOLD_MS);
-            if is_long && self.told.insert(agent.id.clone()) {
+            let is_missing = matches!(waits, Waits::Missing { .. });
+            if (is_long || is_missing) && self.told.insert(agent.id.clone()) {
                 let id = agent.id.clone();
-                let says = format!("waits: {waits}; `teamster resume {id}` lets it try at once");
+                let says = match is_missing {
+                    true => format!("waits: {waits}"),
+                    false => format!("waits: {waits}; `teamster resume {id}` lets it try at once"),
+                };
                 self.shared.tell(agent::Command::Warn { id, says }).await;
             }
         }

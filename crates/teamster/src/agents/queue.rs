@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use teamster_core::agent::{Agent, AgentId, Phase};
+use teamster_core::role::Role;
 use teamster_core::{State, Timestamp};
 
 use super::failing::Failing;
+use super::missing::missing;
 use super::reload::Configured;
 use super::resting::Resting;
 use super::{fails_as, tree};
@@ -31,6 +33,8 @@ pub struct Queue {
 pub enum Waits {
     /// Its program fails.
     Program { program: Arc<str>, until: Timestamp, n_failures: usize },
+    /// Its program is not there; this says which, and what to do.
+    Missing { says: Arc<str> },
     /// Its account has nothing left.
     Account { account: Arc<str>, until: Timestamp },
     /// Somebody else works where it would.
@@ -44,7 +48,7 @@ impl Waits {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Program { until, .. } | Self::Account { until, .. } => Some(*until),
-            Self::Directory { .. } | Self::Room { .. } => None,
+            Self::Missing { .. } | Self::Directory { .. } | Self::Room { .. } => None,
         }
     }
 }
@@ -60,6 +64,7 @@ impl fmt::Display for Waits {
                     "{program} is held back until {until}, because it failed {n_failures} {times} within ten minutes"
                 )
             }
+            Self::Missing { says } => f.write_str(says),
             Self::Account { account, until } => {
                 write!(f, "the account {account} has nothing left until {}", time(*until))
             }
@@ -139,6 +144,9 @@ impl Queue {
     pub(super) fn spared(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Waits> {
         // Of one whose role or team is gone, it is told at once.
         let role = state.behaviour(agent)?;
+        if let Some(missing) = self.missing(agent, role) {
+            return Some(missing);
+        }
         let program = fails_as(state, agent, role);
         let failing = self.failing.held(&program, now);
         let failing = failing.map(|held| Waits::Program {
@@ -151,6 +159,18 @@ impl Queue {
         let until = account.max(parked).filter(|until| *until > now);
         let account = until.map(|until| Waits::Account { account: role.account.clone(), until });
         failing.into_iter().chain(account).max_by_key(Waits::until)
+    }
+
+    /// Returns what an agent waits for whose program is not there. Of one that was never started whoever drafted it is told at
+    /// once, and so is whoever tells a team something.
+    fn missing(&self, agent: &Agent, role: &Role) -> Option<Waits> {
+        let has_work_to_go_on_with = agent.incarnation > 0 || agent.draft.run.is_some();
+        if agent.lasts() || !has_work_to_go_on_with {
+            return None;
+        }
+        let configuration = self.configured.current();
+        let says = missing(&configuration, self.configured.search_path(), agent, role)?;
+        Some(Waits::Missing { says: says.into() })
     }
 
     /// Returns how an agent would stand in line for the directory that it works in.

@@ -77,6 +77,10 @@ impl Configured {
         self.current.subscribe()
     }
 
+    pub(crate) fn data(&self) -> &DataFiles {
+        &self.data
+    }
+
     pub(crate) fn search_path(&self) -> &[PathBuf] {
         &self.search_path
     }
@@ -148,8 +152,15 @@ impl Configured {
         let roles = super::roles(configuration, &self.search_path, &mut unusable);
         let project = self.hub.directory();
         let project = Path::new(&project);
-        let teams =
-            teams::read(configuration, &self.search_path, &self.data, project, &mut unusable);
+        let known = &self.hub.state().teams;
+        let teams = teams::read(
+            configuration,
+            &self.search_path,
+            &self.data,
+            project,
+            known,
+            &mut unusable,
+        );
         Meant { roles, teams, unusable }
     }
 
@@ -232,10 +243,5 @@ fn shown(problem: &Problem) -> String {
 
 /// Problems are the same wherever they have moved to in their file.
 fn known(problems: &[String]) -> BTreeSet<String> {
-    let is_line = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let without_line = |problem: &String| {
-        let parts = problem.split(':').filter(|part| !is_line(part));
-        parts.collect::<Vec<_>>().join(":")
-    };
-    problems.iter().map(without_line).collect()
+    problems.iter().map(|problem| settings::without_line(problem)).collect()
 }

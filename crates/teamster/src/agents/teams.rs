@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use teamster_core::TeamName;
 use teamster_core::role::RoleName;
-use teamster_core::team::Team;
+use teamster_core::team::{Team, Teams};
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
@@ -24,12 +24,17 @@ const PROMPT: &str = "You look after the project in this directory, and answer w
 /// Which role's limits and rules a team has that names none.
 const DEFAULT_ROLE: &str = "coder";
 
-/// Returns the teams there are. One that cannot be used is left out and told.
+/// Maximum number of teams of directories in which earlier hubs were started.
+const EARLIER_MAX: usize = 100;
+
+/// Returns the teams there are. One that cannot be used is left out and told. `known` are those that the core knows: of
+/// directories in which hubs were started before, it alone does.
 pub(super) fn read(
     configuration: &Configuration,
     search_path: &[PathBuf],
     data: &DataFiles,
     project: &Path,
+    known: &Teams,
     unusable: &mut Vec<String>,
 ) -> Vec<Team> {
     let mut teams = Vec::new();
@@ -39,22 +44,32 @@ pub(super) fn read(
             Err(error) => unusable.push(format!("teams.{} is not usable: {error}", name.as_str())),
         }
     }
-    // The project that the hub was started in is one, unless somebody has described it.
-    let path = project.to_string_lossy();
-    let is_known = teams.iter().any(|team| team.remote.is_none() && *team.directory == *path);
-    let wanted = normalised(project);
-    if !is_known && !wanted.is_empty() {
+    // The directory that the hub was started in is one, unless somebody has described it, and so are those in which it was
+    // started before: others may be in the middle of talking to them. One that is gone is none.
+    let here = project.to_string_lossy();
+    let earlier = known.iter().filter(|team| team.is_implicit && *team.directory != *here);
+    let earlier = earlier.filter(|team| Path::new(&*team.directory).is_dir()).take(EARLIER_MAX);
+    let earlier: Vec<(String, String)> =
+        earlier.map(|team| (team.name.to_string(), team.directory.to_string())).collect();
+    let own = known.iter().find(|team| team.is_implicit && *team.directory == *here);
+    let own = own.map_or_else(|| normalised(project), |team| team.name.to_string());
+    for (wanted, path) in earlier.into_iter().chain([(own, here.clone().into_owned())]) {
+        let is_known = teams.iter().any(|team| team.remote.is_none() && *team.directory == *path);
+        if is_known || wanted.is_empty() {
+            continue;
+        }
         let is_taken = |name: &str| teams.iter().any(|team| team.name.as_str() == name);
         let others = (2..).map(|n| format!("{wanted}-{n}"));
         let mut names = std::iter::once(wanted.clone()).chain(others);
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
         if name != wanted {
             tracing::warn!(
-                "the directory of this hub is the team {name}, because {wanted} is another; describe it to name it"
+                "the directory {path} is the team {name}, because {wanted} is another; describe it to name it"
             );
         }
-        let fields = TeamFields { path: path.into_owned(), ..TeamFields::default() };
-        teams.extend(team(&name, &fields, configuration, search_path, data));
+        let fields = TeamFields { path, ..TeamFields::default() };
+        let team = team(&name, &fields, configuration, search_path, data);
+        teams.extend(team.map(|team| Team { is_implicit: true, ..team }));
     }
     teams
 }
@@ -171,6 +186,7 @@ fn team(
             .then(|| data.worktrees(&format!("team-{name}")).to_string_lossy().into()),
         pass: fields.pass.iter().map(|variable| variable.as_str().into()).collect(),
         behaviour: Arc::new(behaviour),
+        is_implicit: false,
         name,
     })
 }

@@ -25,6 +25,7 @@ use teamster_mcp::Hub as _;
 use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
 use crate::held::Held;
+use crate::work::ForgetProblem;
 use crate::{agents, programs};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
@@ -37,6 +38,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/runs", get(list).post(begin))
         .route("/api/runs/{name}", get(show))
         .route("/api/runs/{name}/steer", post(steer))
+        .route("/api/runs/{name}/forget", post(forget))
         .route("/api/runs/{name}/items", post(edit_item))
         .route("/api/runs/{name}/notes", post(edit_note))
 }
@@ -496,6 +498,44 @@ async fn steer(
     let what = run::Command::Drive(command);
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
     Ok(Json(line(&done.state, &name, done.state.runs.get(&name))))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forget {
+    /// Also work that is not merged.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Removes a run with what it left in its repository. First there, so that a call that was cut short can be repeated.
+async fn forget(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    name: InPath,
+    asked: Given<Forget>,
+) -> Answer {
+    let (Path(name), Json(Forget { force })) = (name?, asked?);
+    let name = name_of(&name)?;
+    let state = api.hub.state();
+    if !state.runs.has(&name) {
+        return Ok(Json(json!({"name": name, "forgotten": false})));
+    }
+    let run = state.runs.get(&name);
+    if run.is_driven() || run.iterations.open().next().is_some() {
+        return Err(Problem(StatusCode::CONFLICT, run::Refusal::UnderWay(name).to_string()));
+    }
+    let data = api.configured.data();
+    let removed = crate::work::forget(api.hub.held(), data, &name, run, force).await;
+    let removed = removed.map_err(|problem| {
+        let code = match problem {
+            ForgetProblem::Unmerged { .. } => StatusCode::CONFLICT,
+            ForgetProblem::Git(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Problem(code, problem.to_string())
+    })?;
+    submit(&api, &token, Command::Run { run: name.clone(), what: run::Command::Forget }).await?;
+    Ok(Json(json!({"name": name, "forgotten": true, "removed": removed})))
 }
 
 #[derive(Debug, Deserialize)]

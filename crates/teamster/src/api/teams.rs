@@ -2,26 +2,55 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::extract::rejection::QueryRejection;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use teamster_core::Timestamp;
 use teamster_core::agent::Phase;
 use teamster_core::conversation::Conversation;
+use teamster_core::team::{self, Team};
+use teamster_core::token::Token;
 use teamster_core::topic::Topic;
+use teamster_core::{Command, Timestamp};
+use teamster_mcp::Hub as _;
 
 use crate::agents;
 use crate::config;
 
 use super::stands::holds_up;
 use super::waiting::wait_for_event;
-use super::{Answer, Api, Query};
+use super::{Answer, Api, InPath, Problem, Query, submit};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/api/teams", get(list))
+    Router::new().route("/api/teams", get(list)).route("/api/teams/{name}/remove", post(remove))
+}
+
+/// Removes a team that is one only because a hub was started in its directory. Others are removed from the configuration.
+async fn remove(
+    State(api): State<Api>,
+    Extension(token): Extension<Arc<Token>>,
+    name: InPath,
+) -> Answer {
+    let Path(name) = name?;
+    let refused = |says: String| Problem(StatusCode::UNPROCESSABLE_ENTITY, says);
+    let state = api.hub.state();
+    let Some(team) = state.teams.get(&name).filter(|team| team.is_implicit) else {
+        return Err(refused(format!(
+            "there is no team {name} of a directory that a hub was started in"
+        )));
+    };
+    if *team.directory == *api.hub.directory() {
+        return Err(refused(format!(
+            "{name} is the directory of this hub; start the hub in another one first"
+        )));
+    }
+    let rest = state.teams.iter().filter(|other| other.name != team.name);
+    let rest = rest.map(|team| Team::clone(team)).collect();
+    submit(&api, &token, Command::Team(team::Command::Sync(rest))).await?;
+    Ok(Json(json!({"name": name, "removed": true})))
 }
 
 /// A team as `teamster teams` shows it.

@@ -1,6 +1,7 @@
 //! `teamster run`, `runs`, `steer`, `item`, `note` and `template`: a spec worked off in iterations, watched and steered.
 
 mod editor;
+mod forget;
 pub(super) mod headless;
 mod keys;
 mod list;
@@ -23,7 +24,11 @@ use crate::config::{self, DataFiles};
 use crate::work::prompt;
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RunArgs {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+
     /// The spec, a file; to go on with a run, it may be left out
     spec: Option<PathBuf>,
 
@@ -92,6 +97,12 @@ pub(super) struct RunArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Forget a run: remove its state, branches, refs and worktrees
+    Forget(forget::ForgetArgs),
+}
+
 /// More than a spec may be.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
 
@@ -116,6 +127,9 @@ fn named_after(spec: &Path) -> String {
 }
 
 pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
+    if let Some(Verb::Forget(args)) = args.verb {
+        return super::wait_for(forget::run(data, args));
+    }
     if args.spec.is_none() && args.name.is_none() {
         bail!("name the spec, or the run to go on with: --resume --name NAME");
     }

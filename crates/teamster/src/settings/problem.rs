@@ -44,6 +44,12 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Returns what is shown of a problem without the number of its line: it is the same wherever it has moved to in its file.
+pub(crate) fn without_line(shown: &str) -> String {
+    let is_line = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    shown.split(':').filter(|part| !is_line(part)).collect::<Vec<_>>().join(":")
+}
+
 /// Makes text from a file fit for a terminal.
 fn harmless(text: &str) -> String {
     let mut shown = String::new();
@@ -54,4 +60,17 @@ fn harmless(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_the_same_on_another_line() {
+        let (one, other) =
+            ("/p/teamster.toml:3: x: 5 is wrong", "/p/teamster.toml:12: x: 5 is wrong");
+        assert_eq!(without_line(one), without_line(other));
+        assert_ne!(without_line(one), without_line("/p/teamster.toml:3: y: 5 is wrong"));
+    }
 }

@@ -3,6 +3,7 @@
 
 mod apart;
 mod calling;
+mod lock;
 mod worktrees;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 pub(super) use self::apart::{Anchors, Apart};
 use crate::held::Held;
+
+pub(super) use lock::{Lock, Locking};
 
 /// Somebody else may commit something at the same time; so often it is tried again.
 const TRIES_MAX: u32 = 5;
@@ -167,16 +170,6 @@ impl Tree {
 
     pub(super) fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// Returns a file that only one hub at a time has locked, if the repository can have one.
-    pub(super) fn lock_file(&self) -> Option<std::fs::File> {
-        let path = self.common.as_ref()?.join("teamster.lock");
-        // An agent may have put a link there.
-        let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-        let mut open = std::fs::File::options();
-        let open = open.read(true).write(true).create(true).truncate(false);
-        std::os::unix::fs::OpenOptionsExt::custom_flags(open, flags).open(path).ok()
     }
 
     /// Returns the commit that the tree is at, if it has one.

@@ -26,8 +26,7 @@ const TRIES_MAX: u32 = 5;
 
 impl Course<'_> {
     fn worktree_path(&self, worker: u32) -> PathBuf {
-        let root = self.shared.data.worktrees(&format!("run-{}", self.name));
-        root.join(format!("worker-{worker}"))
+        super::worktrees(&self.shared.data, self.name).join(format!("worker-{worker}"))
     }
 
     pub(super) fn has_worktrees(&self) -> bool {
@@ -36,7 +35,7 @@ impl Course<'_> {
 
     /// Returns what the names of branches begin with on which work is kept.
     fn kept(&self) -> String {
-        format!("teamster/run-{}", self.name)
+        super::kept(self.name)
     }
 
     pub(super) async fn worktree_of(&self, main: &Tree, worker: u32) -> Result<Tree, GitError> {
@@ -476,13 +475,13 @@ impl Course<'_> {
     /// Removes what a run that is over has in its repository, and returns the branches with work that nobody has brought in.
     /// A worktree in which something is left stays.
     pub(super) async fn clear_up(&self, drive: &Drive) -> Vec<String> {
-        let state = self.shared.hub.state();
-        let mut ended = state.runs.get(self.name).iterations.ended();
-        if !drive.terms.commits || !ended.any(|ended| ended.open.base.is_some()) {
+        if !drive.terms.commits {
             return Vec::new();
         }
-        let main = match self.main_tree(drive).await {
-            Ok(main) => main,
+        let directory = Path::new(&*drive.terms.directory);
+        let main = match Tree::at(self.shared.hub.held(), directory).await {
+            Ok(Some(main)) => main,
+            Ok(None) => return Vec::new(),
             Err(error) => {
                 tracing::warn!(run = self.name.as_str(), %error, "the repository is left as it is");
                 return Vec::new();

@@ -2,6 +2,7 @@
 //! to be done next is decided by the core from the state, so a hub that starts again goes on where the log says.
 
 mod between;
+mod forgetting;
 mod git;
 pub mod hooks;
 mod merging;
@@ -9,6 +10,7 @@ pub mod prompt;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,14 +27,16 @@ use tokio_util::task::TaskTracker;
 
 pub use self::between::Between;
 use self::between::{Place, Seals};
-use self::git::{Message, Tree};
+use self::git::{Lock, Locking, Message, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
 use self::merging::Came;
 use crate::agents::{self, Configured};
 use crate::config::DataFiles;
 use crate::held::{Guarded, Held};
 use crate::hub::Handle;
-use crate::tasks;
+use crate::{settings, tasks};
+
+pub(crate) use forgetting::{Problem as ForgetProblem, forget};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -140,6 +144,21 @@ impl Work {
     }
 }
 
+/// Returns where the workers of a run have their worktrees.
+fn worktrees(data: &DataFiles, name: &RunName) -> PathBuf {
+    data.worktrees(&format!("run-{name}"))
+}
+
+/// Returns what the names of branches begin with on which work of a run is kept.
+fn kept(name: &RunName) -> String {
+    format!("teamster/run-{name}")
+}
+
+/// Returns what the names begin with under which a repository keeps something for a run.
+fn anchors(name: &RunName) -> String {
+    between::anchor(name, "")
+}
+
 /// A repository that a run can commit in.
 pub(crate) struct Repository {
     pub(crate) root: PathBuf,
@@ -183,22 +202,26 @@ struct Course<'a> {
     merges: tokio::sync::Mutex<()>,
     /// Iterations are begun by one at a time.
     begins: tokio::sync::Mutex<()>,
+    warns: tokio::sync::Mutex<()>,
     /// What hooks said since the last iteration began, for the next.
     said: Mutex<Vec<String>>,
     /// Iterations whose agents an earlier hub saw end: others may have changed the files since.
     found_ended: Vec<u32>,
+    /// The run was over before all of its iterations were.
+    is_uncleared: AtomicBool,
 }
 
 impl<'a> Course<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
-        let (merges, begins) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let (merges, begins, warns) = Default::default();
         let state = shared.hub.state();
         let is_live = |open: &&Arc<Open>| {
             state.agents.get(open.agent.as_str()).is_some_and(|agent| agent.is_live())
         };
         let open = state.runs.get(name).iterations.open().filter(|open| !is_live(open));
         let found_ended = open.map(|open| open.number).collect();
-        Self { shared, name, merges, begins, said: Mutex::default(), found_ended }
+        let (said, is_uncleared) = (Mutex::default(), AtomicBool::new(false));
+        Self { shared, name, merges, begins, warns, said, found_ended, is_uncleared }
     }
 
     /// Works until the run is over, or the hub ends.
@@ -233,7 +256,7 @@ impl<'a> Course<'a> {
             return;
         }
         // One of several may have ended after the run was over.
-        if self.has_worktrees()
+        if (self.has_worktrees() || self.is_uncleared.load(Ordering::Relaxed))
             && let Some(drive) = self.drive(&self.shared.hub.state())
         {
             self.clear_up(&drive).await;
@@ -241,16 +264,15 @@ impl<'a> Course<'a> {
     }
 
     /// Waits until no other hub works in the same repository: each would commit the other's files.
-    async fn alone(&self, drive: &Drive) -> Option<std::fs::File> {
+    async fn alone(&self, drive: &Drive) -> Option<Lock> {
         let directory = Path::new(&*drive.terms.directory);
         let tree = Tree::at(self.shared.hub.held(), directory).await.ok().flatten();
-        let file = tree.filter(|_| drive.terms.commits)?.lock_file()?;
+        let tree = tree.filter(|_| drive.terms.commits)?;
         loop {
-            match file.try_lock() {
-                Ok(()) => return Some(file),
-                Err(std::fs::TryLockError::WouldBlock) => {}
-                // Not all file systems have locks.
-                Err(std::fs::TryLockError::Error(_)) => return None,
+            match tree.lock() {
+                Locking::Locked(lock) => return Some(lock),
+                Locking::Impossible => return None,
+                Locking::Taken => {}
             }
             let says =
                 "another hub works a run off in this repository; this one waits until that is over";
@@ -291,7 +313,10 @@ impl<'a> Course<'a> {
         };
         let left = match state.runs.get(self.name).iterations.open().next() {
             None => self.clear_up(&drive).await,
-            Some(_) => Vec::new(),
+            Some(_) => {
+                self.is_uncleared.store(true, Ordering::Relaxed);
+                Vec::new()
+            }
         };
         let why = match (why, left.is_empty()) {
             (drive::Why::Completed, false) => {
@@ -394,11 +419,15 @@ impl<'a> Course<'a> {
         work.await
     }
 
-    /// Tells people something that they were not told since the run was begun.
+    /// Tells people something that they were not told since the run was begun. What is wrong with a file is the same when it
+    /// moves to another line.
     async fn warn_once(&self, says: String) {
+        // Several workers may notice the same.
+        let _one_at_a_time = self.warns.lock().await;
         let state = self.shared.hub.state();
         let Some(drive) = self.drive(&state) else { return };
-        if !drive.warnings.iter().any(|warning| *warning.says == *says) {
+        let same = settings::without_line(&says);
+        if !drive.warnings.iter().any(|warning| settings::without_line(&warning.says) == same) {
             self.tell(drive::Command::Warn { says }).await;
         }
     }

@@ -295,7 +295,7 @@ fn teams_are_added_and_removed_by_commands() {
         ["add", "ops", "ops", "--role", "nobody"]: error: Unknown role "nobody". Available: coder, coordinator, researcher, reviewer; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--idle-minutes", "0"]: error: teams.ops.idle_minutes: invalid value: integer `0`, expected a whole number from 1 to 10080; config/teamster/teamster.toml is left alone
         ["add", "ops", "ops", "--description", "two\nlines"]: error: teams.ops.description: invalid value: string "two\nlines", expected one line of text, at most 1024 bytes long; config/teamster/teamster.toml is left alone
-        ["remove", "ops"]: error: there is no team ops in config/teamster/teamster.toml; the directory that the hub was started in is one without being there
+        ["remove", "ops"]: error: there is no team ops of a directory that a hub was started in
     "#]].assert_eq(&refusals);
     assert_eq!(place.read(), added);
 

@@ -231,3 +231,44 @@ fn a_run_that_nobody_reads_is_stopped() {
     assert_eq!(run.wait().expect("it ends").code(), Some(141));
     until_said(&project.world, "no longer worked on: it was stopped");
 }
+
+#[test]
+fn a_forgotten_run_leaves_nothing_and_its_name_is_free() {
+    let project = Project::start("");
+    let output = project.run(&["--iterations", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let forget = || -> Value {
+        let printed = project.world.hub.ok(&["run", "forget", "SPEC", "--json"]);
+        serde_json::from_str(&printed).expect("it is JSON")
+    };
+    assert_eq!(forget()["forgotten"], true);
+    assert_eq!(forget()["forgotten"], false, "it is answered");
+    assert!(!project.world.hub.ok(&["runs"]).contains("SPEC"));
+    assert_eq!(project.git(&["for-each-ref", "refs/teamster", "refs/heads/teamster"]), "");
+    assert!(!project.path.join(".git/teamster.lock").exists());
+    // What it did stays, and the log keeps its history.
+    assert_eq!(project.commits().len(), 2);
+    assert!(project.world.hub.ok(&["log"]).contains("SPEC: run forgotten"));
+    let output = project.run(&["--iterations", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let view = last_view(&output);
+    assert_eq!((&view["iterations"], &view["resumes"]), (&1.into(), &0.into()), "{view:#}");
+}
+
+/// An agent that is stopped leaves names in the repository only as long as somebody could go on.
+#[test]
+fn a_run_under_way_is_not_forgotten() {
+    let project = Project::start("");
+    project.write_aside("template.md", "! call task-next {\"claim\":true}\n! hang\n");
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&[]));
+        until_said(&project.world, "TAS-4 claimed");
+        let refused = project.world.hub.fails(&["run", "forget", "SPEC", "--force"]);
+        assert!(refused.contains("steer SPEC stop"), "{refused}");
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        assert_eq!(run.join().expect("it ends").status.code(), Some(5));
+    });
+    let forgot = project.world.hub.ok(&["run", "forget", "SPEC"]);
+    assert!(forgot.starts_with("forgot SPEC"), "{forgot}");
+    assert_eq!(project.git(&["for-each-ref", "refs/teamster", "refs/heads/teamster"]), "");
+}

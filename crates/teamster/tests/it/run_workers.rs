@@ -215,6 +215,22 @@ fn work_is_brought_in_only_when_it_is_merged() {
 }
 
 #[test]
+fn work_that_is_not_merged_is_forgotten_only_by_force() {
+    let project = project(&["line A", "line B"]);
+    let output = project.run(&["--workers", "2", "--iterations", "2", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let left = project.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads/teamster"]);
+    assert!(left.starts_with("teamster/run-SPEC/iteration-"), "{left}");
+    let refused = project.world.hub.fails(&["run", "forget", "SPEC"]);
+    assert!(refused.contains(&left) && refused.contains("--force"), "{refused}");
+    assert_eq!(project.view("SPEC")["phase"], "iterations-used");
+    let forgot = project.world.hub.ok(&["run", "forget", "SPEC", "--force"]);
+    assert!(forgot.contains(&format!("removed branches: {left}")), "{forgot}");
+    assert_eq!(project.git(&["for-each-ref", "refs/heads/teamster", "refs/teamster"]), "");
+    assert_eq!(project.git(&["worktree", "list"]).lines().count(), 1);
+}
+
+#[test]
 fn a_check_that_is_cut_off_is_made_again() {
     let mut project = project(&["file one", "file two"]);
     project.write_aside("check.sh", "test -e \"$0.go\" || { : > \"$0.waits\"; sleep 60; }");

@@ -373,3 +373,30 @@ fn whoever_drafts_an_agent_has_its_program_tried_at_once() {
         assert_eq!(outcome(&world.ended(&id)).1, "success");
     }
 }
+
+/// A flag, or a line of a file, named a program that agents began with. Without it, nothing is lost.
+#[test]
+fn agents_wait_for_a_program_that_is_not_configured_any_more() {
+    let mut world = World::start("");
+    let id = world.draft("coder", "! hang");
+    until_said(&world, &format!("agent {id} works"));
+    world.hub.end(rustix::process::Signal::KILL);
+    let file = world.home.path().join("config/teamster/teamster.toml");
+    let text = std::fs::read_to_string(&file).expect("it can be read");
+    std::fs::write(&file, text.replace("program = \"scripted\"\n", "")).expect("it can be written");
+    world.start_again();
+    until_said(&world, "the program scripted, with which it began, is not configured");
+    assert_eq!(world.agent(&id)["phase"], "queued");
+    let status = world.hub.ok(&["status"]);
+    assert!(status.contains("restart the hub with `--set program=scripted`"), "{status}");
+    // It goes on as soon as there is one.
+    let n_starts = |log: &str| log.matches(&format!("agent {id} starts")).count();
+    assert_eq!(n_starts(&world.hub.ok(&["log"])), 1);
+    std::fs::write(&file, text).expect("it can be written");
+    let seen = std::cell::Cell::new(0);
+    first_line(&world.hub, &["log", "--follow"], |line| {
+        seen.set(seen.get() + n_starts(line));
+        seen.get() == 2
+    });
+    world.hub.ok(&["kill", &id]);
+}

@@ -364,3 +364,47 @@ fn a_hub_that_cannot_be_talked_to_is_told_of() {
     signal(Signal::CONT);
     hub.ok(&["status"]);
 }
+
+/// The team of a directory, and what is said with it, outlives a hub that is started elsewhere.
+#[test]
+fn the_directory_of_an_earlier_hub_stays_a_team() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let data = home.path().join("data");
+    let up = |directory: &str| {
+        let directory = home.path().join(directory);
+        std::fs::create_dir_all(&directory).expect("it can be made");
+        let mut up = command(&data);
+        up.current_dir(directory).args(["up", "--set", "program=scripted"]);
+        Hub::start_with(up, &data)
+    };
+    let names = |hub: &Hub| -> Vec<String> {
+        let teams: Value = serde_json::from_str(&hub.ok(&["teams", "--json"])).expect("JSON");
+        let teams = teams["teams"].as_array().expect("it is a list").iter();
+        teams.map(|team| team["name"].as_str().expect("it has a name").to_owned()).collect()
+    };
+    let mut hub = up("one/app");
+    hub.ok(&["tell", "app", "! say hello"]);
+    hub.end(Signal::TERM);
+    // Another directory of the same name is another team.
+    let mut hub = up("two/app");
+    assert_eq!(names(&hub), ["app", "app-2"]);
+    assert_eq!(hub.ok(&["tell", "app", "! say again"]), "again");
+    hub.end(Signal::TERM);
+    let mut hub = up("three");
+    assert_eq!(names(&hub), ["app", "app-2", "three"]);
+    let remove = |name: &str| {
+        let mut remove = command(&data);
+        remove.env("HOME", home.path()).args(["team", "remove", name]);
+        let output = remove.output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (ok, says) = remove("three");
+    assert!(!ok && says.contains("start the hub in another"), "{says}");
+    let (ok, says) = remove("app-2");
+    assert!(ok, "{says}");
+    assert_eq!(names(&hub), ["app", "three"]);
+    hub.end(Signal::TERM);
+    // One that is gone is none any more.
+    std::fs::remove_dir_all(home.path().join("one")).expect("it can be removed");
+    assert_eq!(names(&up("three")), ["three"]);
+}

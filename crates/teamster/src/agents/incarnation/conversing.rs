@@ -29,11 +29,12 @@ pub(super) struct Conversing {
 /// Says whether a team is gone, or another than the one that an agent was started for.
 pub(super) fn is_outdated(state: &State, started_for: &Team) -> bool {
     let Some(now) = state.teams.get(started_for.name.as_str()) else { return true };
-    // How a team is shown, and how long its agents rest, does not concern their processes.
+    // How a team is shown, who has named it, and how long its agents rest, does not concern their processes.
     let shown_alike = Team {
         description: started_for.description.clone(),
         color: started_for.color.clone(),
         idle_ms: started_for.idle_ms,
+        is_implicit: started_for.is_implicit,
         ..Team::clone(now)
     };
     shown_alike != *started_for

@@ -10,7 +10,7 @@ use super::TeamsArgs;
 use crate::agents;
 use crate::cli::connect::toml as toml_file;
 use crate::cli::{config as settings_cli, print, say};
-use crate::client::Client;
+use crate::client::{Client, in_path};
 use crate::config::{self, DataFiles};
 use crate::settings::{self, FILE_NAME, Problem, Sources};
 
@@ -218,12 +218,17 @@ fn directory(path: &Path) -> anyhow::Result<PathBuf> {
 
 async fn remove(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let file = File::read()?;
-    let text = without(file.document()?, name).with_context(|| {
-        format!(
-            "there is no team {name} in {}; the directory that the hub was started in is one without being there",
-            file.path.display()
-        )
-    })?;
+    let Some(text) = without(file.document()?, name) else {
+        // A directory that a hub was started in is a team without being in the file.
+        let Some(mut client) = Client::connect_if_running(data).await? else {
+            bail!("there is no team {name} in {}", file.path.display());
+        };
+        client
+            .post(&format!("/api/teams/{}/remove", in_path(name)), &serde_json::json!({}))
+            .await?;
+        say(&format!("team {name} removed; `teamster up` in its directory makes it one again"));
+        return Ok(());
+    };
     file.check(&text, None)?;
     file.write(data, &text, &format!("team {name} removed from")).await
 }

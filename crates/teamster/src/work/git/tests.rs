@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use teamster_core::iteration::Left;
 
-use super::{Anchors, Gathered, GitError, Merged, Message, Tree};
+use super::{Anchors, Gathered, GitError, Locking, Merged, Message, Tree};
 use crate::held::Held;
 
 impl Tree {
@@ -626,6 +626,23 @@ async fn what_is_kept_is_not_overwritten() {
     {
         assert_eq!(main.keep("kept", commit).await.expect("it can be kept"), name);
     }
+}
+
+#[tokio::test]
+async fn a_lock_is_there_only_while_somebody_has_it() {
+    let repository = Repository::new();
+    let (one, other) = (repository.tree().await, repository.tree().await);
+    let Locking::Locked(lock) = one.lock() else { panic!("nobody has it") };
+    assert!(matches!(other.lock(), Locking::Taken));
+    assert!(repository.path(".git/teamster.lock").exists());
+    drop(lock);
+    assert!(!repository.path(".git/teamster.lock").exists());
+    assert!(matches!(other.lock(), Locking::Locked(_)));
+    // A file that a killed hub left is nobody's.
+    repository.write(".git/teamster.lock", "");
+    assert!(matches!(one.lock(), Locking::Locked(_)));
+    std::os::unix::fs::symlink("/tmp", repository.path(".git/teamster.lock")).expect("a link");
+    assert!(matches!(one.lock(), Locking::Impossible));
 }
 
 #[tokio::test]

@@ -198,18 +198,73 @@ impl Tree {
 
     /// Removes the branches below `prefix` whose work is in this tree's branch, and which no worktree is on.
     pub(in crate::work) async fn forget_merged(&self, prefix: &str) -> Result<(), GitError> {
-        let below = format!("refs/heads/{prefix}/");
-        let format = "--format=%(objectname) %(refname) %(worktreepath)";
-        let listed = self.git_raw(None, &["for-each-ref", format, &below].map(OsStr::new)).await?;
-        for line in String::from_utf8_lossy(&listed).lines() {
-            let words: Vec<&str> = line.splitn(3, ' ').collect();
-            if let [commit, name, ""] = words[..]
-                && self.has_work_of(commit).await
-            {
-                self.git(["update-ref", "-d", name, commit]).await?;
+        for Branch { name, commit, is_in_use } in self.branches_with_commits(prefix).await? {
+            if !is_in_use && self.has_work_of(&commit).await {
+                self.git(["update-ref", "-d", &name, &commit]).await?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the branches below `prefix` whose work is not in this tree's branch.
+    pub(in crate::work) async fn unmerged(&self, prefix: &str) -> Result<Vec<String>, GitError> {
+        let mut unmerged = Vec::new();
+        for branch in self.branches_with_commits(prefix).await? {
+            if !self.has_work_of(&branch.commit).await {
+                unmerged.push(branch.short().to_owned());
+            }
+        }
+        Ok(unmerged)
+    }
+
+    /// Removes the branches below `prefix`. Returns their names, and those of branches that a worktree is on, which stay.
+    pub(in crate::work) async fn remove_branches(
+        &self,
+        prefix: &str,
+    ) -> Result<(Vec<String>, Vec<String>), GitError> {
+        let (mut removed, mut in_use) = (Vec::new(), Vec::new());
+        for branch in self.branches_with_commits(prefix).await? {
+            if branch.is_in_use {
+                in_use.push(branch.short().to_owned());
+                continue;
+            }
+            self.git(["update-ref", "-d", &branch.name, &branch.commit]).await?;
+            removed.push(branch.short().to_owned());
+        }
+        Ok((removed, in_use))
+    }
+
+    async fn branches_with_commits(&self, prefix: &str) -> Result<Vec<Branch>, GitError> {
+        let below = format!("refs/heads/{prefix}/");
+        let format = "--format=%(objectname) %(refname) %(worktreepath)";
+        let listed = self.git_raw(None, &["for-each-ref", format, &below].map(OsStr::new)).await?;
+        let listed = String::from_utf8_lossy(&listed);
+        let branch = |line: &str| {
+            let mut words = line.splitn(3, ' ').map(str::to_owned);
+            let (commit, name) = (words.next()?, words.next()?);
+            let is_in_use = words.next().is_some_and(|tree| !tree.is_empty());
+            Some(Branch { name, commit, is_in_use })
+        };
+        Ok(listed.lines().filter_map(branch).collect())
+    }
+
+    /// Says whether there are files in a worktree that are not committed; of what is no worktree, whether there are any.
+    pub(in crate::work) async fn has_changes(&self, path: &Path) -> bool {
+        let root = path.to_owned();
+        let tree = Self { root, is_ours: true, index: None, ..self.clone() };
+        match tree.is_of(self).await {
+            true => !tree.is_clean().await.unwrap_or(false),
+            false => std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()),
+        }
+    }
+
+    /// Removes a worktree with all that is in it.
+    pub(in crate::work) async fn remove_worktree_and_all(
+        &self,
+        path: &Path,
+    ) -> Result<(), GitError> {
+        let path = path.to_string_lossy();
+        self.git(["worktree", "remove", "--force", &path]).await.map(drop)
     }
 
     /// Gives a commit a branch of its own, so that it is not lost, and returns its name. Another commit may have it already.
@@ -252,5 +307,20 @@ impl Tree {
     /// Says whether there is nothing in the files that is not committed.
     pub(in crate::work) async fn is_clean(&self) -> Result<bool, GitError> {
         Ok(self.git(["status", "--porcelain"]).await?.is_empty())
+    }
+}
+
+/// A branch, with the commit that it is at.
+struct Branch {
+    /// From `refs/` on.
+    name: String,
+    commit: String,
+    /// A worktree is on it.
+    is_in_use: bool,
+}
+
+impl Branch {
+    fn short(&self) -> &str {
+        self.name.trim_start_matches("refs/heads/")
     }
 }

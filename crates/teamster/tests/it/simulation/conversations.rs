@@ -247,7 +247,12 @@ impl Teams {
         self.stage
             .tell(
                 handle,
-                Command::Agent(agent::Command::Begin { id: id.clone(), incarnation, session }),
+                Command::Agent(agent::Command::Begin {
+                    id: id.clone(),
+                    incarnation,
+                    session,
+                    program: None,
+                }),
             )
             .await;
         loop {
@@ -536,6 +541,7 @@ fn team(name: &str) -> Team {
     let behaviour =
         Role { name: RoleName::of_team(&name), limits: Limits::USUAL, ..agents::role("coder") };
     Team {
+        is_implicit: false,
         directory: format!("/projects/{name}").into(),
         description: "".into(),
         color: None,

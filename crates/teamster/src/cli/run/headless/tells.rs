@@ -235,7 +235,8 @@ impl Tells {
             | run::Event::Note(_)
             | run::Event::Drive(_)
             | run::Event::Completed
-            | run::Event::Reopened => (by, format!("{}{somebody}", line.summary)),
+            | run::Event::Reopened
+            | run::Event::Forgotten => (by, format!("{}{somebody}", line.summary)),
         })
     }
 
