@@ -95,7 +95,7 @@ pub struct End {
     pub item: Option<ItemId>,
     pub spent: Spent,
     /// How its agent left the files, if what it changed is not committed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub left: Option<Left>,
 }
 

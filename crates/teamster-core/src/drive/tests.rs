@@ -666,6 +666,19 @@ fn how_an_agent_left_the_files_is_kept_until_they_are_committed() {
     world.given.compacted();
 }
 
+/// A field that is left out when it is empty is fine in an event, and makes a snapshot unreadable.
+#[test]
+fn a_run_with_iterations_that_have_ended_is_read_back_from_a_snapshot() {
+    let mut world = World::begin(terms(1));
+    world.plan();
+    let agent = world.begin_next(0);
+    world.ended(&agent, Ending::Completed);
+    world.finish(0, Some("commit"));
+    let state = &world.given.state;
+    assert!(world.run().iterations.ended().next().is_some());
+    assert_eq!(crate::State::from_snapshot(&state.to_snapshot()).as_ref(), Some(state));
+}
+
 /// As for what else is in a snapshot.
 #[test]
 fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
