@@ -94,7 +94,7 @@ async fn one_that_hangs_is_ended_by_its_own_timer_and_tells_what_it_said() {
     assert_eq!(teams.tell("api", "! sleep 50\n! say still fine"), "still fine");
     // Who waits for another is not silent.
     let waits = "! call team_tell {\"toTeam\":\"web\",\"message\":\"! sleep 1500\\n! say a\\n! sleep 1500\\n! say b\"}\n! say $last.response";
-    assert_eq!(teams.tell("api", waits), "a\nb");
+    assert_eq!(teams.tell("api", waits), "a\n\nb");
     assert_nobody_waits(&teams);
 }
 

@@ -87,7 +87,7 @@ async fn team_tell_does_not_wait_and_the_answer_is_read_later() {
         "sessionId": task["sessionId"],
         "entries": [{
             "type": "TELL", "status": "completed", "messageCount": 3, "messages": [
-                message("user", json!({"text": report})), message("assistant", json!({"text": "begun\ndone"})),
+                message("user", json!({"text": report})), message("assistant", json!({"text": "begun\n\ndone"})),
                 message("result", json!({"status": "completed"})),
             ],
         }, {"type": "TELL", "status": "completed", "messageCount": 3}],

@@ -265,6 +265,8 @@ async fn protocol_messages_are_those_of_their_message() {
         "tool_call",
         "tool_result",
         "text",
+        // As it is told in the turn, and the whole at its end.
+        "usage",
         "usage",
         "turn_ended",
         "settled",
@@ -272,7 +274,7 @@ async fn protocol_messages_are_those_of_their_message() {
         "result",
     ];
     assert_eq!(kinds(&entries[1]), expected);
-    assert_eq!(entries[1]["messageCount"], 12);
+    assert_eq!(entries[1]["messageCount"], 13);
     assert!(entries[1]["messages"][2]["data"]["text"].as_str().is_some(), "{cache}");
     assert_eq!(kinds(&entries[2]), ["exited", "started"], "{cache}");
 
@@ -309,6 +311,7 @@ async fn a_page_of_the_cache_is_bounded() {
         loop {
             let read = json!({
                 "sessionId": session, "cursor": cursor, "format": format, "includeProtocolMessages": true,
+                "messageCount": 50,
             });
             let page = call(&mut person, "team_cache_read", read).await;
             sizes.push(page.to_string().len());

@@ -84,13 +84,14 @@ async fn every_door_and_adapter_counts_each_call_once() {
         teamster_tool_calls_total{set="agents",tool="await_agent",outcome="refused"} 2
         teamster_tool_calls_total{set="session",tool="task-list",outcome="ok"} 5
         teamster_tool_calls_total{set="session",tool="task-next",outcome="refused"} 3
+        teamster_tool_calls_total{set="teams",tool="team_getTeamName",outcome="ok"} 1
     "#]]
     .assert_eq(&some(&samples, "teamster_tool_calls_total"));
     expect![[r#"
         teamster_role_calls_total{role="(client)",outcome="failed"} 1
         teamster_role_calls_total{role="(client)",outcome="ok"} 4
         teamster_role_calls_total{role="(client)",outcome="refused"} 5
-        teamster_role_calls_total{role="(operator)",outcome="ok"} 1
+        teamster_role_calls_total{role="(operator)",outcome="ok"} 2
     "#]]
     .assert_eq(&some(&samples, "teamster_role_calls_total"));
     let count = "teamster_tool_call_duration_seconds_count{set=\"session\",tool=\"task-list\"}";
