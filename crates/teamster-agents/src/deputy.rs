@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::{Notify, OnceCell, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 pub use self::command::{
@@ -66,7 +66,6 @@ pub struct Deputy {
     supervisor: Supervisor,
     /// Returns a launch with a new id, and with what is hidden.
     launch: Box<dyn Fn(Isolation) -> Launch + Send + Sync>,
-    isolation: OnceCell<Isolation>,
     current: tokio::sync::Mutex<Option<Arc<Line>>>,
     /// All that may not have ended yet.
     processes: Mutex<Vec<Process>>,
@@ -87,7 +86,6 @@ impl Deputy {
         Self {
             supervisor,
             launch: Box::new(launch),
-            isolation: OnceCell::new(),
             current: tokio::sync::Mutex::default(),
             processes: Mutex::default(),
             room: Semaphore::new(UNDER_WAY_MAX),
@@ -139,11 +137,8 @@ impl Deputy {
     }
 
     async fn start(&self) -> Result<Line, supervisor::Error> {
-        let probe = || async {
-            let id = (self.launch)(Isolation::Group).id;
-            self.supervisor.probe(&format!("probe-{id}")).await.best()
-        };
-        let isolation = *self.isolation.get_or_init(probe).await;
+        let id = (self.launch)(Isolation::Group).id;
+        let (isolation, _) = self.supervisor.strongest(&format!("probe-{id}")).await;
         let mut launch = (self.launch)(isolation);
         launch.program = self.supervisor.launcher().into();
         launch.lingers = true;

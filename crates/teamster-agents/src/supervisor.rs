@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -61,6 +62,8 @@ pub struct Supervisor {
     launcher: PathBuf,
     launches: Launches,
     spawn: Spawn,
+    /// Namespaces have worked here.
+    has_namespaces: Arc<AtomicBool>,
 }
 
 /// A program that was started.
@@ -99,7 +102,7 @@ pub fn own_program() -> io::Result<PathBuf> {
 impl Supervisor {
     /// `launcher` is a program with the verb [`launcher::VERB`], usually [`own_program`].
     pub fn new(launcher: impl Into<PathBuf>, launches: Launches, spawn: Spawn) -> Self {
-        Self { launcher: launcher.into(), launches, spawn }
+        Self { launcher: launcher.into(), launches, spawn, has_namespaces: Arc::default() }
     }
 
     pub(crate) fn launcher(&self) -> &Path {
@@ -120,6 +123,20 @@ impl Supervisor {
             namespaces: self.try_out(id, Isolation::Namespaces).await,
             subreaper: self.try_out(id, Isolation::Subreaper).await,
         }
+    }
+
+    /// Returns the strongest isolation that works now, and why it is not namespaces. Once namespaces have worked, nothing
+    /// weaker is used any more: where they fail for a moment, perhaps because an agent has taken all processes, a launch
+    /// fails, and can be repeated. Until then each call tries anew.
+    pub async fn strongest(&self, id: &str) -> (Isolation, Option<Failure>) {
+        if self.has_namespaces.load(Ordering::Relaxed) {
+            return (Isolation::Namespaces, None);
+        }
+        let probe = self.probe(id).await;
+        if probe.namespaces.is_ok() {
+            self.has_namespaces.store(true, Ordering::Relaxed);
+        }
+        (probe.best(), probe.namespaces.err())
     }
 
     async fn try_out(&self, id: &str, isolation: Isolation) -> Result<(), Failure> {

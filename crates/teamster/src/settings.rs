@@ -54,6 +54,8 @@ pub struct Settings {
     pub permissions: Permissions,
     /// When an agent is stopped for going in circles
     pub guard: Guard,
+    /// What must hold agents' processes
+    pub isolation: Isolation,
     /// What agents find at the hub
     pub mcp: Mcp,
     /// How long the talks with agents are kept; all of them if nothing is said, since nobody misses what is not removed
@@ -227,6 +229,22 @@ pub struct Transcripts {
     /// As many records as are kept of each agent, the newest; those of a message that is being answered are kept anyway
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_records: Option<Whole<10, 4_000_000_000>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Isolation {
+    /// `namespaces`: no agent is started where the machine does not offer them; without it, agents are held by the best
+    /// that there is
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require: Option<Required>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Required {
+    Namespaces,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -80,7 +80,7 @@ async fn launch_here(
     let model = role.model.as_deref();
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
     let id = launch_id(agent, secret::nonce());
-    let launch = Launch::new(id, path, shared.isolation().await);
+    let launch = Launch::new(id, path, shared.isolation().await?);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     if role.permissions.hold_back() {
         let asking = program.asking().into_iter();
@@ -147,7 +147,7 @@ async fn launch_there(
         };
         order.prepare(driver.prepare(&begin, &private));
         let id = launch_id(agent, nonce);
-        let launch = Launch::new(id, "ssh", shared.isolation().await);
+        let launch = Launch::new(id, "ssh", shared.isolation().await?);
         match remote::start(shared, agent, launch, &order, port).await {
             Ok((started, directory)) => {
                 // Where it really is, which the program is told.

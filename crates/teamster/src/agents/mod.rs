@@ -27,6 +27,7 @@ mod worktree;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -44,7 +45,6 @@ use teamster_mcp::Hub as _;
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::hub::Failure;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -61,7 +61,7 @@ use crate::config::DataFiles;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::programs::{Program, Programs};
-use crate::settings::{self, Configuration, Money};
+use crate::settings::{self, Configuration, Money, Required};
 use crate::work::Between;
 use crate::{secret, tasks};
 
@@ -94,7 +94,8 @@ struct Shared {
     guarded: Guarded,
     configured: Arc<Configured>,
     supervisor: Supervisor,
-    isolation: OnceCell<Isolation>,
+    /// It was said that agents are held by less than namespaces.
+    is_weak: AtomicBool,
     live: Live,
     between: Arc<Between>,
     resting: Arc<Resting>,
@@ -135,7 +136,7 @@ impl Runner {
             guarded,
             configured,
             supervisor,
-            isolation: OnceCell::new(),
+            is_weak: AtomicBool::new(false),
             live,
             between,
             resting: queue.resting.clone(),
@@ -386,17 +387,22 @@ impl Shared {
         }
     }
 
-    /// Returns the best isolation that this machine offers; found out once.
-    async fn isolation(&self) -> Isolation {
-        let probe = || async {
-            let probe = self.supervisor.probe(&format!("probe-{}", std::process::id())).await;
-            let best = probe.best();
-            if let Err(why) = &probe.namespaces {
-                tracing::warn!(isolation = %best, %why, "agents can see the hub's processes and files");
-            }
-            best
-        };
-        *self.isolation.get_or_init(probe).await
+    /// Returns what an agent's processes are held by, or why none may be started.
+    async fn isolation(&self) -> Result<Isolation, String> {
+        let (best, lacking) =
+            self.supervisor.strongest(&format!("probe-{:x}", secret::nonce())).await;
+        let Some(why) = lacking else { return Ok(best) };
+        if self.configured.current().settings.isolation.require == Some(Required::Namespaces) {
+            return Err(format!(
+                "`isolation.require` asks for namespaces, and this machine does not offer them: {why}; `teamster doctor` shows \
+                 what is missing"
+            ));
+        }
+        // Said once, not for each agent.
+        if !self.is_weak.swap(true, Ordering::Relaxed) {
+            tracing::warn!(isolation = %best, %why, "agents can see the hub's processes and files");
+        }
+        Ok(best)
     }
 }
 

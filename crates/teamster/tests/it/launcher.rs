@@ -233,6 +233,36 @@ async fn killing_is_at_once_even_after_a_long_grace_was_given() {
     }
 }
 
+/// A machine may lack namespaces for a moment, for instance because an agent has taken all processes.
+#[tokio::test]
+async fn a_moment_without_namespaces_weakens_nothing_that_is_started_later() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let world = World::new();
+    let path = |name: &str| world.directory.path().join(name);
+    let script = format!(
+        "#!/bin/sh\ntest -e {} && exit 1\nexec {} \"$@\"\n",
+        path("lacking").display(),
+        program().display()
+    );
+    std::fs::write(path("launcher"), script).expect("room");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(path("launcher"), mode).expect("it is ours");
+    let spawn = |_name, task| drop(tokio::spawn(task));
+    let launches = Launches::new(path("launches"));
+    let supervisor = Supervisor::new(path("launcher"), launches, Arc::new(spawn));
+    std::fs::write(path("lacking"), "").expect("room");
+    let (first, why) = supervisor.strongest("first").await;
+    assert!(first != Isolation::Namespaces && why.is_some(), "{first} {why:?}");
+    std::fs::remove_file(path("lacking")).expect("it is ours");
+    assert_eq!(supervisor.strongest("second").await, (Isolation::Namespaces, None));
+    // From now on a launch fails rather than being held by less.
+    std::fs::write(path("lacking"), "").expect("room");
+    assert_eq!(supervisor.strongest("third").await, (Isolation::Namespaces, None));
+    assert!(supervisor.launch(shell("true", Isolation::Namespaces)).await.is_err());
+}
+
 #[tokio::test]
 async fn what_cannot_be_started_leaves_nothing() {
     let world = World::new();

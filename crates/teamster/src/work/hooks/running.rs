@@ -10,13 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::isolation::{Failure, Isolation, Step};
+use teamster_agents::isolation::{Failure, Step};
 use teamster_agents::launch::{self, Exited, Grace, Launch, Terminate};
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Process, Supervisor};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use super::{Event, Hook, Hooks, shown};
@@ -207,11 +206,10 @@ fn quoted(output: &str, is_cut: bool, n_bytes_max: usize) -> String {
     text
 }
 
-/// Starts hooks. Cheap to keep, so that what holds them is found out only once.
+/// Starts hooks.
 #[derive(Debug)]
 pub struct Starter {
     supervisor: Supervisor,
-    isolation: OnceCell<Isolation>,
     guarded: Guarded,
 }
 
@@ -227,12 +225,7 @@ impl Starter {
             tasks::spawn(name, task);
         });
         let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
-        Self { supervisor, isolation: OnceCell::new(), guarded }
-    }
-
-    async fn isolation(&self) -> Isolation {
-        let probe = || async { self.supervisor.probe(&id("probe-hooks")).await.best() };
-        *self.isolation.get_or_init(probe).await
+        Self { supervisor, guarded }
     }
 
     /// Runs the check of a run's project; returns how it ended and what it printed, as far as it is kept.
@@ -271,7 +264,8 @@ impl Starter {
             true => directory.join(program).into_os_string(),
             false => program.into(),
         };
-        let mut launch = Launch::new(id("hook"), program, self.isolation().await);
+        let (isolation, _) = self.supervisor.strongest(&id("probe-hooks")).await;
+        let mut launch = Launch::new(id("hook"), program, isolation);
         launch.args = args.iter().map(Into::into).collect();
         launch.directory = directory.to_owned();
         launch.environment = variables;
