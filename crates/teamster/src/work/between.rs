@@ -18,7 +18,7 @@ use crate::config::DataFiles;
 use crate::hub::Handle;
 
 /// An agent that starts so soon after its iteration was begun finds the files as they were then.
-const SOON_MS: i64 = 5_000;
+const SOON_MS: i64 = 1_000;
 
 /// Tells what agents of runs change from what others change.
 pub struct Between {
@@ -167,6 +167,15 @@ impl Place<'_> {
         let anchors = Anchors { base: &name("before"), now: &name("after") };
         let apart = tree.told_apart(base, left, &anchors).await?;
         let mut says = Vec::new();
+        if let Some(first) = apart.overwritten.first() {
+            let name = yours_name(self.run, self.iteration);
+            tree.keep_files(&name, base).await?;
+            says.push(format!(
+                "an interrupted agent changed files that you had changed before: {}. They are not committed. To see your \
+                 version, run `git show {name}:{first}`",
+                git::some_of(&apart.overwritten)
+            ));
+        }
         let kept = left_name(self.run, self.iteration);
         if let (Some(first), Some(files)) = (apart.mixed.first(), &left.files) {
             tree.keep_files(&kept, files).await?;
@@ -186,6 +195,11 @@ impl Place<'_> {
         }
         Ok((apart, says))
     }
+}
+
+/// Returns the name under which files are kept as the user had them before an agent changed them.
+pub(super) fn yours_name(run: &RunName, iteration: u32) -> String {
+    anchor(run, &format!("yours-{iteration}"))
 }
 
 /// Returns the name under which files are kept that an agent and the user have changed.

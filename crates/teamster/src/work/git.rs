@@ -275,10 +275,12 @@ impl Tree {
         let now = self.snapshot().await?;
         let dirty = self.changed(base.commit.unwrap_or(&empty), base.tree).await?.into_iter();
         let dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
+        let ignored = self.ignored(base).await?;
         // Its agent may have committed some of it itself, and may have changed its mind after that.
         let mut open = self.changed(head.unwrap_or(&empty), &now).await?;
         let n_open = open.len();
-        open.retain(|change| !dirty.contains(&change.path));
+        // An agent may have changed what is ignored; what was there before is not its work.
+        open.retain(|change| !dirty.contains(&change.path) && !ignored.has(&change.path));
         let is_new_repository =
             |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
         let mut left_out = Vec::new();
@@ -478,8 +480,10 @@ impl Tree {
             true => "merging",
             false => "",
         };
+        // Where only agents work, nothing is anybody's.
+        let ignored = if self.is_ours { String::new() } else { self.ignored_now().await? };
         let (head, branch) = (head.unwrap_or_default(), branch.unwrap_or_default());
-        Ok(format!("{head}:{tree}:{branch}:{merging}").into())
+        Ok(format!("{head}:{tree}:{branch}:{merging}:{ignored}").into())
     }
 
     /// Returns the base of what begins at a commit.
@@ -608,6 +612,8 @@ struct Base<'a> {
     branch: Option<&'a str>,
     /// Somebody was merging.
     is_merging: bool,
+    /// The name of the list of what git ignored.
+    ignored: Option<&'a str>,
 }
 
 impl<'a> Base<'a> {
@@ -615,12 +621,14 @@ impl<'a> Base<'a> {
         let mut fields = base.split(':');
         let mut field = || fields.next();
         let (commit, tree, branch, merging) = (field(), field(), field(), field());
+        let ignored = field();
         let is_said = |field: &&str| !field.is_empty();
         Self {
             commit: commit.filter(is_said),
             tree: tree.unwrap_or_default(),
             branch: branch.filter(is_said),
             is_merging: merging.is_none_or(|merging| is_said(&merging)),
+            ignored: ignored.filter(is_said),
         }
     }
 }

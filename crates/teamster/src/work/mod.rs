@@ -689,13 +689,15 @@ impl<'a> Course<'a> {
         self.tell(drive::Command::EndIteration { iteration, commit, problem }).await;
     }
 
-    /// Has recorded what others have changed since an agent ended, if that was in the time of an earlier hub.
+    /// Has recorded what others have changed since an agent ended, if that was in the time of an earlier hub, or since it last
+    /// had a process, if it was ended without one.
     async fn settled(&self, open: &Open) -> Result<(), git::GitError> {
-        if !self.found_ended.contains(&open.number) {
-            return Ok(());
-        }
         let state = self.shared.hub.state();
         let Some(agent) = state.agents.get(open.agent.as_str()) else { return Ok(()) };
+        let was_left = open.left.as_ref().is_some_and(|left| left.incarnation == agent.incarnation);
+        if !self.found_ended.contains(&open.number) && !was_left {
+            return Ok(());
+        }
         for command in self.shared.between.settle(agent).await? {
             self.record(command).await;
         }
@@ -820,7 +822,7 @@ impl<'a> Course<'a> {
     }
 
     fn theirs(&self, open: &Open) -> String {
-        self.anchor(&format!("yours-{}", open.number))
+        between::yours_name(self.name, open.number)
     }
 
     /// Says whether an iteration since the run was begun or gone on with has left something uncommitted in a person's files.

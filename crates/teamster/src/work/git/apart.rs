@@ -26,6 +26,8 @@ pub(in crate::work) struct Apart {
     pub(in crate::work) mixed: Vec<String>,
     /// Files of which nobody can say who changed them last.
     pub(in crate::work) unknown: Vec<String>,
+    /// Files that others had changed before, and the agent has changed after them.
+    pub(in crate::work) overwritten: Vec<String>,
 }
 
 /// What an agent has changed, in a commit that nothing leads to yet.
@@ -59,11 +61,20 @@ impl Tree {
         let paths = |changes: Vec<Change>| -> BTreeSet<Vec<u8>> {
             changes.into_iter().map(|change| change.path).collect()
         };
-        let theirs = paths(self.changed(before.commit.unwrap_or(&empty), before.tree).await?);
+        let mut theirs = paths(self.changed(before.commit.unwrap_or(&empty), before.tree).await?);
+        let until = left.files.as_deref().map_or(at.tree, |left| Base::of(left).tree);
+        let by_agent = paths(self.changed(before.tree, until).await?);
+        let overwritten = theirs.intersection(&by_agent);
+        let overwritten: Vec<String> =
+            overwritten.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+        // What git ignored before was there before, and nobody's work.
+        let ignored = self.ignored(&before).await?;
         // Each with what it is in the last commit.
         let open = self.changed(at.tree, at.commit.unwrap_or(&empty)).await?;
+        theirs.extend(open.iter().map(|one| one.path.clone()).filter(|path| ignored.has(path)));
         let name = |change: &Change| String::from_utf8_lossy(&change.path).into_owned();
-        let (mine, mixed, unknown, is_merging_since);
+        let (mut mine, mut mixed, unknown, is_merging_since);
+        let all: BTreeSet<Vec<u8>> = open.iter().map(|change| change.path.clone()).collect();
         match left.files.as_deref().map(Base::of) {
             Some(left) => {
                 let agents = paths(self.changed(before.tree, left.tree).await?);
@@ -93,6 +104,13 @@ impl Tree {
                 is_merging_since = changed_at(&merge).is_none_or(|at| at > left.at);
             }
         }
+        // Where a directory of others has the place of an agent's file, or the other way round, one cannot be put back
+        // without the other's going.
+        let of_agent: BTreeSet<Vec<u8>> = mine.iter().map(|change| change.path.clone()).collect();
+        let others: BTreeSet<&[u8]> = all.difference(&of_agent).map(Vec::as_slice).collect();
+        let in_the_way: Vec<Change> =
+            mine.extract_if(.., |change| clashes(&change.path, &others)).collect();
+        mixed.extend(in_the_way.iter().map(name));
         let tree = match mine.is_empty() {
             true => at.tree.to_owned(),
             false => self.tree_with(Some(at.tree), &index_info(&mine)).await?,
@@ -103,8 +121,10 @@ impl Tree {
         let branch = at.branch.or(before.branch).unwrap_or_default();
         let is_theirs = at.is_merging && (before.is_merging || is_merging_since);
         let merging = if is_theirs { "merging" } else { "" };
-        let base = format!("{commit}:{tree}:{branch}:{merging}").into();
-        Ok(Apart { base, now, mixed, unknown })
+        let ignored = ignored.with(&self.ignored(&at).await?);
+        let ignored = self.keep_ignored(&ignored).await?;
+        let base = format!("{commit}:{tree}:{branch}:{merging}:{ignored}").into();
+        Ok(Apart { base, now, mixed, unknown, overwritten })
     }
 
     /// Makes a commit of what an agent has changed since `base`, if there is something. The branch and the files stay.
@@ -126,8 +146,21 @@ impl Tree {
         Ok(Some(Taken { commit, changes }))
     }
 
-    /// Puts files back to the last commit that are kept in another one.
+    /// Puts files back to the last commit that are kept in another one. Where something else is in the place of one, such as
+    /// a file that git ignores, nothing is changed at all.
     pub(in crate::work) async fn put_back(&self, taken: Taken) -> Result<(), GitError> {
+        let in_the_way = taken.changes.iter().filter(|change| change.is_gone()).find(|change| {
+            let path = self.root.join(bytes_os(&change.path));
+            let mut above =
+                path.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
+            let is_blocked =
+                above.any(|above| above.symlink_metadata().is_ok_and(|about| !about.is_dir()));
+            is_blocked || path.symlink_metadata().is_ok()
+        });
+        if let Some(change) = in_the_way {
+            let path = String::from_utf8_lossy(&change.path);
+            return Err(GitError::new("checkout", format!("{path} is in the way, and is yours")));
+        }
         let is_new = |change: &Change| change.was.iter().all(|digit| *digit == b'0');
         let (new, known): (Vec<Change>, Vec<Change>) = taken.changes.into_iter().partition(is_new);
         let list = |changes: &[Change]| -> Vec<u8> {
@@ -182,6 +215,65 @@ impl Tree {
         Ok(listed.split(|byte| *byte == 0).map(<[u8]>::to_owned).collect())
     }
 }
+
+/// Says whether a path is above or below one of others.
+fn clashes(path: &[u8], others: &BTreeSet<&[u8]>) -> bool {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let mut above = slashes.filter_map(|at| path.get(..at));
+    let inside = [path, b"/"].concat();
+    let first_inside = others.range(&inside[..]..).next();
+    above.any(|above| others.contains(above))
+        || first_inside.is_some_and(|other| other.starts_with(&inside))
+}
+
+/// What git ignored at a moment: files, and directories as a whole.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Ignored(BTreeSet<Vec<u8>>);
+
+impl Ignored {
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        let mut above = ends.filter_map(|end| path.get(..end));
+        self.0.contains(path) || above.any(|above| self.0.contains(above))
+    }
+
+    fn with(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0).cloned().collect())
+    }
+}
+
+impl Tree {
+    /// Keeps which files git ignores now, and returns the name of that.
+    pub(super) async fn ignored_now(&self) -> Result<String, GitError> {
+        let args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        let listed = self.git_raw(None, &args).await?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        self.keep_ignored(&Ignored(paths.take(IGNORED_MAX).map(<[u8]>::to_owned).collect())).await
+    }
+
+    async fn keep_ignored(&self, ignored: &Ignored) -> Result<String, GitError> {
+        if ignored.0.is_empty() {
+            return Ok(String::new());
+        }
+        let list = ignored.0.iter().flat_map(|path| [path.as_slice(), b"\0"].concat()).collect();
+        let args = ["hash-object", "-w", "--stdin"].map(OsStr::new);
+        let name = self.git_fed(None, &args, list).await?;
+        Ok(String::from_utf8_lossy(&name).trim().to_owned())
+    }
+
+    /// Returns which files git ignored at a base; of an older one that is not known.
+    pub(super) async fn ignored(&self, base: &Base<'_>) -> Result<Ignored, GitError> {
+        let Some(name) = base.ignored else { return Ok(Ignored::default()) };
+        let args = ["cat-file", "blob", name].map(OsStr::new);
+        let listed = self.git_raw(None, &args).await?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(Ignored(paths.map(<[u8]>::to_owned).collect()))
+    }
+}
+
+/// More than that are no files that somebody looks after.
+const IGNORED_MAX: usize = 100_000;
 
 /// Returns when a file, or what is known of it, was last changed. Nobody can set this to another time.
 fn changed_at(path: &Path) -> Option<Timestamp> {

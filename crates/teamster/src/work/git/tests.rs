@@ -1126,3 +1126,96 @@ async fn a_branch_that_changes_is_noticed() {
     let (was, is) = tree.switched_since(&base).await.expect("it is another");
     assert_eq!((&*was, &*is), ("main", "feature/x"));
 }
+
+/// A person's directory in the place of a file that an agent removed, and a file in the place of its directory.
+#[tokio::test]
+async fn what_takes_the_place_of_an_agents_file_is_not_committed() {
+    for by_time in [false, true] {
+        let repository = Repository::new();
+        repository.write("notes.txt", "n\n");
+        repository.write("sub/a", "a\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "second"]);
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        repository.write("agents", "agent\n");
+        std::fs::remove_file(repository.path("notes.txt")).expect("it is there");
+        std::fs::remove_dir_all(repository.path("sub")).expect("it is there");
+        let files = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
+        let at = tick(&repository);
+        let left = Left { incarnation: 1, files: (!by_time).then_some(files), at };
+        repository.write("notes.txt/secret", "S\n");
+        repository.write("sub", "S\n");
+        let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+        let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+        tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+        assert_eq!(repository.committed(), ["A agents"], "{by_time}");
+        assert!(repository.path("notes.txt/secret").exists() && repository.path("sub").is_file());
+    }
+}
+
+/// Git may be told by an agent to ignore it no longer.
+#[tokio::test]
+async fn what_was_ignored_before_is_not_committed() {
+    let repository = Repository::new();
+    repository.write(".gitignore", ".env\nbuild/\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.write(".env", "SECRET=x\n");
+    repository.write("build/old", "o\n");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write(".gitignore", "target\n");
+    repository.write("build/new", "n\n");
+    repository.write("agents", "agent\n");
+    tree.commit(&base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["M .gitignore", "A agents"]);
+    // Nor after an interruption, in which a person empties the file.
+    repository.write(".gitignore", ".env\nbuild/\n");
+    repository.git(&["commit", "-q", "-a", "-m", "third"]);
+    let base = base_of(&tree).await;
+    repository.write("later", "agent\n");
+    let left = Left { incarnation: 1, files: None, at: tick(&repository) };
+    repository.write(".gitignore", "");
+    let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+    let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A later"]);
+}
+
+/// Unfinished work is taken out of a person's files only where nothing of theirs is in its place.
+#[tokio::test]
+async fn nothing_of_a_persons_is_removed_when_work_is_put_aside() {
+    let repository = Repository::new();
+    repository.write(".gitignore", "*.key\n");
+    repository.write("notes.txt", "n\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("agents", "agent\n");
+    std::fs::remove_file(repository.path("notes.txt")).expect("it is there");
+    let taken = tree.taken(&base, &MESSAGE).await.expect("it can be").expect("there is something");
+    repository.write("notes.txt/my.key", "K\n");
+    let refused = tree.put_back(taken).await.expect_err("it is in the way").to_string();
+    assert!(refused.contains("notes.txt is in the way"), "{refused}");
+    assert!(repository.path("notes.txt/my.key").exists() && repository.path("agents").exists());
+}
+
+/// A person's uncommitted work that an interrupted agent has overwritten is named, so that it can be kept.
+#[tokio::test]
+async fn what_an_interrupted_agent_overwrote_is_named() {
+    for by_time in [false, true] {
+        let repository = Repository::new();
+        repository.write("README", "mine\n");
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        repository.write("README", "agent\n");
+        let files = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
+        let left =
+            Left { incarnation: 1, files: (!by_time).then_some(files), at: tick(&repository) };
+        let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+        let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+        assert_eq!(apart.overwritten, ["README"], "{by_time}");
+    }
+}
