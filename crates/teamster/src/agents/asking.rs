@@ -6,7 +6,7 @@ mod seen;
 use teamster_agents::agent::{PermissionId, PermissionKind, PermissionOption, ToolCall};
 use teamster_core::agent::Agent;
 use teamster_core::ids::QuestionId;
-use teamster_core::permission::{Ours, Verdict};
+use teamster_core::permission::{Ours, Permissions, Verdict};
 use teamster_core::question::{self, Choice};
 use teamster_core::role::Role;
 use teamster_core::{Caller, Command, Event, Timestamp};
@@ -77,6 +77,25 @@ fn of_kind(options: &[PermissionOption], kind: PermissionKind) -> Option<&str> {
     options.iter().find(|option| option.kind == kind).map(|option| option.id.as_str())
 }
 
+/// Returns the answers that a person can give.
+fn choices(permissions: &Permissions, options: &[PermissionOption]) -> Vec<Choice> {
+    // A program that is told "always" asks no more, often for all uses of a tool and in later sessions too. Then no rule
+    // would see its requests.
+    let has_rules = !permissions.deny.is_empty() || !permissions.ask.is_empty();
+    let offered =
+        CHOICES.iter().filter(|(_, kind)| !(has_rules && *kind == PermissionKind::AllowAlways));
+    let label = |kind| options.iter().find(|option| option.kind == kind).map(|one| &*one.name);
+    let choice = |(word, kind): &(&str, PermissionKind)| {
+        Some(Choice { word: (*word).into(), label: label(*kind)?.into() })
+    };
+    let mut choices: Vec<Choice> = offered.filter_map(choice).collect();
+    // A no is always possible.
+    if choices.iter().all(|choice| &*choice.word != DENY) {
+        choices.push(Choice { word: DENY.into(), label: "Deny".into() });
+    }
+    choices
+}
+
 /// Asks people. Returns nothing if they cannot be asked; then the answer is no.
 pub(super) async fn ask(
     shared: &Shared,
@@ -85,18 +104,7 @@ pub(super) async fn ask(
     call: &ToolCall,
     options: Vec<PermissionOption>,
 ) -> Option<Pending> {
-    let label =
-        |kind| options.iter().find(|option| option.kind == kind).map(|one| one.name.clone());
-    let mut choices: Vec<Choice> = CHOICES
-        .iter()
-        .filter_map(|(word, kind)| {
-            Some(Choice { word: (*word).into(), label: label(*kind)?.into() })
-        })
-        .collect();
-    // A no is always possible.
-    if choices.iter().all(|choice| &*choice.word != DENY) {
-        choices.push(Choice { word: DENY.into(), label: "Deny".into() });
-    }
+    let choices = choices(&role.permissions, &options);
     let now = shared.clock.now();
     let patience = i64::try_from(role.permissions.ask_ms).unwrap_or(i64::MAX);
     let asked = question::Asked {

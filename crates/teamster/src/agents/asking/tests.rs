@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use teamster_agents::agent::{Begin, Clipped, Event, Shown, ToolKind};
 use teamster_agents::drivers::acp::Acp;
 use teamster_agents::drivers::{Driver, Out};
-use teamster_core::permission::{Pattern, Permissions};
+use teamster_core::permission::Pattern;
 
 use super::*;
 
@@ -548,4 +548,27 @@ fn rules_see_what_is_in_the_arguments() {
     let two = r#"{"paths": ["git one", "two"]}"#;
     assert_eq!(verdict(&call("edit", ToolKind::Execute, two)), Verdict::Ask);
     assert_eq!(verdict(&call("mcp__teamster__task-add", ToolKind::Other, "{}")), Verdict::Allow);
+}
+
+/// Goose keeps an "always" for all uses of a tool, for ever: after it nothing asks, and no rule sees anything.
+#[test]
+fn always_is_not_offered_where_rules_would_miss_what_it_allows() {
+    let options: Vec<PermissionOption> = [
+        ("once", PermissionKind::AllowOnce),
+        ("ever", PermissionKind::AllowAlways),
+        ("no", PermissionKind::RejectOnce),
+    ]
+    .map(|(id, kind)| PermissionOption { id: id.into(), name: id.into(), kind })
+    .into();
+    let words = |permissions: &Permissions| {
+        let choices = choices(permissions, &options);
+        choices.iter().map(|choice| choice.word.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let none = Permissions { otherwise: Verdict::Ask, ..Permissions::default() };
+    assert_eq!(words(&none), "allow always deny");
+    assert_eq!(
+        words(&Permissions { deny: rules(&["execute(*curl*)"]), ..none.clone() }),
+        "allow deny"
+    );
+    assert_eq!(words(&Permissions { ask: rules(&["execute"]), ..none }), "allow deny");
 }
