@@ -377,15 +377,29 @@ fn whoever_drafts_an_agent_has_its_program_tried_at_once() {
 /// A flag, or a line of a file, named a program that agents began with. Without it, nothing is lost.
 #[test]
 fn agents_wait_for_a_program_that_is_not_configured_any_more() {
+    let says = "the program scripted, with which it began, is not configured";
+    wait_for_program("", says);
+}
+
+/// Their sessions are of no use to another one, which may cost money.
+#[test]
+fn agents_do_not_continue_with_another_program() {
+    let other = "program = \"other\"\n[programs.other]\ncommand = \"sh\"\n";
+    wait_for_program(other, "it began with the program scripted, and other is configured now");
+}
+
+/// Starts a hub again with another line in the place of its program's, and expects an agent to wait.
+fn wait_for_program(instead: &str, says: &str) {
     let mut world = World::start("");
     let id = world.draft("coder", "! hang");
     until_said(&world, &format!("agent {id} works"));
     world.hub.end(rustix::process::Signal::KILL);
     let file = world.home.path().join("config/teamster/teamster.toml");
     let text = std::fs::read_to_string(&file).expect("it can be read");
-    std::fs::write(&file, text.replace("program = \"scripted\"\n", "")).expect("it can be written");
+    let changed = text.replace("program = \"scripted\"\n", instead);
+    std::fs::write(&file, changed).expect("it can be written");
     world.start_again();
-    until_said(&world, "the program scripted, with which it began, is not configured");
+    until_said(&world, says);
     assert_eq!(world.agent(&id)["phase"], "queued");
     let status = world.hub.ok(&["status"]);
     assert!(status.contains("restart the hub with `--set program=scripted`"), "{status}");
