@@ -70,7 +70,8 @@ enum NotReached {
     Gone(anyhow::Error),
     /// It answered, and said this.
     Refused(String),
-    NoToken(String),
+    WrongToken,
+    NoToken(std::io::Error),
 }
 
 /// A connection to the hub, as the operator.
@@ -104,32 +105,40 @@ impl Client {
         let Some(hub) = Self::find(data).await? else { return Ok(None) };
         let (pid, token_file) = (hub.pid, hub.token_file.clone());
         let reached = tokio::time::timeout(PATIENCE, Self::connect_to(hub)).await;
-        let why = match reached {
+        let up = data.call("up -d");
+        let new_token = format!(
+            "end the hub (`kill {pid}`) and start it again (`{up}`): a hub that starts makes a new token"
+        );
+        let again =
+            format!("try again, or end it (`kill -KILL {pid}`) and start it again (`{up}`)");
+        let (why, hint) = match reached {
             Ok(Ok(client)) => return Ok(Some(client)),
-            Ok(Err(NotReached::Refused(why))) => why,
+            Ok(Err(NotReached::WrongToken)) => {
+                (format!("it does not know the token in {}", token_file.display()), new_token)
+            }
+            Ok(Err(NotReached::NoToken(why))) => {
+                (format!("cannot read the token in {}: {why}", token_file.display()), new_token)
+            }
+            Ok(Err(NotReached::Refused(why))) => (why, again),
             // It is on its way out: it holds the lock as long as it lives.
             Ok(Err(NotReached::Gone(error))) => {
                 let gone = tokio::time::timeout(PATIENCE, wait_until_gone(data)).await;
                 match gone {
                     Ok(gone) => return gone.map(|()| None),
-                    Err(_) => format!("it takes no connections: {error:#}"),
+                    Err(_) => (format!("it takes no connections: {error:#}"), again),
                 }
             }
-            Ok(Err(NotReached::NoToken(why))) => {
-                bail!("cannot read the operator's token in {}: {why}", token_file.display())
-            }
             Err(_) => {
-                let seconds = PATIENCE.as_secs();
-                format!(
-                    "it did not answer within {seconds} s; is it suspended (`kill -CONT {pid}`)?"
+                let why = format!("it did not answer within {} s", PATIENCE.as_secs());
+                (
+                    why,
+                    format!(
+                        "if it is suspended, continue it with `kill -CONT {pid}`; else {again}"
+                    ),
                 )
             }
         };
-        bail!(
-            "cannot talk to the hub (process {pid}): {why}\n\
-             if that does not pass, end it (`kill {pid}`) and start it again (`{}`); a hub that starts makes a new token",
-            data.call("up -d")
-        );
+        bail!("cannot talk to the hub (process {pid}): {why}\nhint: {hint}");
     }
 
     /// Returns what a running hub says of itself, waiting a moment for one that starts.
@@ -158,14 +167,17 @@ impl Client {
     async fn connect_to(hub: HubFile) -> Result<Self, NotReached> {
         let authority = hub.url.trim_start_matches("http://").to_owned();
         let connection = open(&hub).await.map_err(NotReached::Gone)?;
-        let token =
-            read_token(&hub.token_file).map_err(|error| NotReached::NoToken(error.to_string()))?;
+        let token = std::fs::read_to_string(&hub.token_file).map_err(NotReached::NoToken)?;
+        let token = token.trim().to_owned();
         let mut client = Self { hub, authority, token, connection };
         // A process that is ending still accepts connections; only an answer shows that it is there.
         let answered = client.exchange(Method::GET, "/api/status", &[], None).await;
         let (status, answer) = answered.map_err(NotReached::Gone)?;
         if status.is_success() {
             return Ok(client);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(NotReached::WrongToken);
         }
         let why = failure(&answer).map_or_else(|| status.to_string(), str::to_owned);
         Err(NotReached::Refused(why))

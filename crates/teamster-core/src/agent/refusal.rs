@@ -7,7 +7,7 @@ use crate::text::BadText;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("Unknown role \"{role}\". Available: {available} (roles are read when the hub starts)")]
+    #[error("Unknown role \"{role}\". Available: {available}")]
     UnknownRole { role: String, available: String },
     #[error(
         "no program is installed that could play {0}: install one (`teamster program list` shows which are known) and start \

@@ -187,6 +187,9 @@ pub(super) async fn run(data: &DataFiles, args: ConnectArgs) -> anyhow::Result<(
     let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
     let token = format!("{} for {} ({})", word("id"), word("name"), word("grants"));
     let server = Server { url, secret };
+    if let (Some(team), Some(_)) = (&team, &args.team) {
+        super::token::warn_if_unknown(&mut client, team).await?;
+    }
     if let (Some(team), None) = (&team, &args.team) {
         say(&format!("it belongs to the team {team}; with `--team none` it belongs to no team"));
     }

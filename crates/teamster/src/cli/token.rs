@@ -130,7 +130,7 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
 }
 
 /// A team may be described later than its tokens are made.
-async fn warn_if_unknown(client: &mut Client, team: &str) -> anyhow::Result<()> {
+pub(super) async fn warn_if_unknown(client: &mut Client, team: &str) -> anyhow::Result<()> {
     let known = client.get("/api/teams").await?;
     if known["teams"].as_array().is_some_and(|teams| teams.iter().all(|one| one["name"] != team)) {
         say(&format!(

@@ -340,19 +340,19 @@ fn messages_that_cannot_be_written_do_not_disturb_the_hub() {
 #[test]
 fn a_hub_that_cannot_be_talked_to_is_told_of() {
     let hub = Hub::start();
-    let refused = |says: &str| {
+    let refused = |why: &str, hint: &str| {
         let stderr = hub.fails(&["status"]);
-        let begins = format!("error: cannot talk to the hub (process {}): ", hub.pid());
-        assert!(stderr.starts_with(&begins) && stderr.contains(says), "{stderr}");
-        assert!(stderr.contains("a hub that starts makes a new token"), "{stderr}");
+        let (says, hints) = stderr.split_once("\nhint: ").expect("it says what to do");
+        let begins = format!("error: cannot talk to the hub (process {}): {why}", hub.pid());
+        assert!(says.starts_with(&begins) && hints.starts_with(hint), "{stderr}");
     };
     let token = hub.data().join("operator.token");
     let secret = std::fs::read(&token).expect("the hub wrote it");
+    let kill = format!("end the hub (`kill {}`) and start it again", hub.pid());
     std::fs::write(&token, "wrong\n").expect("it is ours");
-    refused("token");
+    refused(&format!("it does not know the token in {}", token.display()), &kill);
     std::fs::remove_file(&token).expect("it is ours");
-    let stderr = hub.fails(&["status"]);
-    assert!(stderr.starts_with("error: cannot read the operator's token in "), "{stderr}");
+    refused(&format!("cannot read the token in {}: No such file", token.display()), &kill);
     std::fs::write(&token, secret).expect("it is ours");
 
     let pid = i32::try_from(hub.pid()).ok().and_then(rustix::process::Pid::from_raw);
@@ -360,7 +360,7 @@ fn a_hub_that_cannot_be_talked_to_is_told_of() {
         rustix::process::kill_process(pid.expect("a process id"), signal).expect("it runs");
     };
     signal(Signal::STOP);
-    refused("it did not answer within 4 s; is it suspended");
+    refused("it did not answer within 4 s", "if it is suspended, continue it with `kill -CONT ");
     signal(Signal::CONT);
     hub.ok(&["status"]);
 }
