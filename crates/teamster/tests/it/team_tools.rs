@@ -216,6 +216,7 @@ async fn a_call_that_was_given_up_is_joined_and_its_answer_kept() {
     ]);
     let mut frontend = teams.world.hub.modern(token.trim(), "/mcp/teams").await;
     let sent = tell.clone();
+    #[expect(clippy::disallowed_methods, reason = "it ends with its test")]
     let again = tokio::spawn(async move {
         let answered = frontend.call("team_tell", sent).await;
         (frontend, answered)
