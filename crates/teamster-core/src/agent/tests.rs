@@ -109,9 +109,7 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         vec![roles()],
         "ann",
         draft("nobody", "x"),
-        expect![[
-            r#"refused: Unknown role "nobody". Available: coder, lead (roles are read when the hub starts)"#
-        ]],
+        expect![[r#"refused: Unknown role "nobody". Available: coder, lead"#]],
     );
     check(
         vec![roles()],
