@@ -176,7 +176,13 @@ impl Place<'_> {
                 git::some_of(&apart.overwritten)
             ));
         }
-        let kept = left_name(self.run, self.iteration);
+        // An earlier interruption of the same iteration may have one.
+        let name = left_name(self.run, self.iteration);
+        let n_more = tree.names(&format!("{name}-*")).await?.len();
+        let kept = match tree.names(&name).await?.is_empty() {
+            true => name,
+            false => format!("{name}-{}", n_more + 2),
+        };
         if let (Some(first), Some(files)) = (apart.mixed.first(), &left.files) {
             tree.keep_files(&kept, files).await?;
             says.push(format!(

@@ -299,7 +299,11 @@ impl Tree {
     /// Returns the files that a person had changed before `base`, and which somebody has changed further since.
     pub(super) async fn overwritten(&self, base: &str) -> Result<Vec<String>, GitError> {
         let base = Base::of(base);
-        let Some(commit) = base.commit else { return Ok(Vec::new()) };
+        let empty = match base.commit {
+            Some(_) => String::new(),
+            None => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
+        };
+        let commit = base.commit.unwrap_or(&empty);
         let paths = |changes: Vec<Change>| -> BTreeSet<Vec<u8>> {
             changes.into_iter().map(|change| change.path).collect()
         };

@@ -204,8 +204,13 @@ impl Tree {
             let within = above.strip_prefix(&self.root).unwrap_or(above);
             known.contains(within.as_os_str().as_bytes())
         };
-        let mut new = above().filter(|above| **above != *self.root && !is_known(above));
-        is_before(changed_at(&path)) && new.all(|above| is_before(changed_at(above)))
+        // One that was there before may be another by now: that it was moved changes it, and nothing in it.
+        let is_same = |above: &Path| match is_known(above) {
+            true => !is_moved_after(above, moment),
+            false => is_before(changed_at(above)),
+        };
+        let mut above = above().filter(|above| **above != *self.root);
+        is_before(changed_at(&path)) && above.all(is_same)
     }
 
     /// Returns the directories of a tree.
@@ -279,6 +284,15 @@ const IGNORED_MAX: usize = 100_000;
 fn changed_at(path: &Path) -> Option<Timestamp> {
     let about = path.symlink_metadata().ok()?;
     Some(millis(about.ctime(), about.ctime_nsec()))
+}
+
+/// Says whether a directory itself was changed after a moment, and not only what is in it.
+fn is_moved_after(directory: &Path, moment: Timestamp) -> bool {
+    directory.symlink_metadata().is_ok_and(|about| {
+        let changed = millis(about.ctime(), about.ctime_nsec());
+        let is_other = (about.ctime(), about.ctime_nsec()) != (about.mtime(), about.mtime_nsec());
+        changed > moment && is_other
+    })
 }
 
 /// As moments are kept.

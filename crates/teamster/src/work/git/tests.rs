@@ -1219,3 +1219,39 @@ async fn what_an_interrupted_agent_overwrote_is_named() {
         assert_eq!(apart.overwritten, ["README"], "{by_time}");
     }
 }
+
+/// After the hub was killed, files may be older than that and yet have come later, with their directory.
+#[tokio::test]
+async fn what_comes_with_another_directory_is_not_an_agents() {
+    let repository = Repository::new();
+    repository.write("sub/keep", "k\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    let prepared = tempfile::tempdir_in(repository.path("..")).expect("a directory");
+    let prepared = prepared.path();
+    std::fs::create_dir(prepared.join("new")).expect("it can be made");
+    std::fs::write(prepared.join("new/secret"), "S\n").expect("room");
+    std::fs::write(prepared.join("new/keep"), "other\n").expect("room");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("agents", "agent\n");
+    let left = Left { incarnation: 1, files: None, at: tick(&repository) };
+    std::fs::rename(repository.path("sub"), prepared.join("old")).expect("it can be moved");
+    std::fs::rename(prepared.join("new"), repository.path("sub")).expect("it can be moved");
+    let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+    let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
+    assert_eq!(apart.unknown, ["sub/keep", "sub/secret"]);
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A agents"]);
+}
+
+/// Before the first commit all files are a person's.
+#[tokio::test]
+async fn what_is_overwritten_before_the_first_commit_is_named() {
+    let repository = Repository::without_a_commit();
+    repository.write("notes.txt", "mine\n");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("notes.txt", "agent\n");
+    assert_eq!(tree.overwritten(&base).await.expect("it can be told"), ["notes.txt"]);
+}
