@@ -396,10 +396,11 @@ struct Found {
 /// Lets the power fail at so many moments and looks at what is left each time.
 fn try_states(name: &str, recorded: &Recorded, syncs: Syncs, n_states: u64) -> Found {
     let first_seed = number("TEAMSTER_POWER_SEED").unwrap_or(1) << 32;
+    let unsynced = recorded.unsynced_moments(syncs);
     // In the order of time, so that the record is played once.
     let mut cuts: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for seed in (first_seed..).take(n_states as usize) {
-        cuts.entry(recorded.draw_cut(seed)).or_default().push(seed);
+        cuts.entry(recorded.draw_cut(seed, &unsynced)).or_default().push(seed);
     }
     let cuts: Vec<_> = cuts.into_iter().collect();
     let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -416,8 +417,7 @@ fn try_states(name: &str, recorded: &Recorded, syncs: Syncs, n_states: u64) -> F
                     for &seed in seeds {
                         let faults = recorded.try_state(&disk, *cut, seed);
                         let mut found = found.lock().expect("no thread panics with it");
-                        let unsynced = ["log.db-wal", "log.db"].map(|name| disk.is_unsynced(name));
-                        found.add(seed, *cut, unsynced.contains(&true), &faults);
+                        found.add(seed, *cut, has_unsynced(&disk), &faults);
                     }
                 }
             });
@@ -438,15 +438,30 @@ fn try_states(name: &str, recorded: &Recorded, syncs: Syncs, n_states: u64) -> F
 }
 
 impl Recorded {
-    /// Half of the moments are just after something was promised, where a loss would show first.
-    fn draw_cut(&self, seed: u64) -> usize {
+    /// Any moment; the next one just after something was promised, where a loss would show first; or the next one with
+    /// something unsynced in the database, where there is something to lose. A quick disk has few of those.
+    fn draw_cut(&self, seed: u64, unsynced: &[usize]) -> usize {
         let mut dice = Dice(seed);
         let any = dice.below(self.trace.moments.len() as u64 + 1) as usize;
-        if dice.below(2) == 0 {
-            return any;
-        }
-        let later = self.trace.told(self.root.path()).map(|(at, _)| at + 1).find(|at| *at >= any);
+        let later = match dice.below(3) {
+            0 => None,
+            1 => self.trace.told(self.root.path()).map(|(at, _)| at + 1).find(|at| *at >= any),
+            _ => unsynced.iter().copied().find(|at| *at >= any),
+        };
         later.unwrap_or(any)
+    }
+
+    /// Returns the moments before which something in the database was not synced.
+    fn unsynced_moments(&self, syncs: Syncs) -> Vec<usize> {
+        let mut disk = self.disk(syncs);
+        let mut moments = Vec::new();
+        for at in 0..self.trace.moments.len() {
+            disk.play(at);
+            if has_unsynced(&disk) {
+                moments.push(at + 1);
+            }
+        }
+        moments
     }
 
     fn try_state(&self, disk: &Disk<'_>, cut: usize, seed: u64) -> Vec<Fault> {
@@ -465,6 +480,10 @@ impl Recorded {
         }
         faults
     }
+}
+
+fn has_unsynced(disk: &Disk<'_>) -> bool {
+    ["log.db-wal", "log.db"].iter().any(|name| disk.is_unsynced(name))
 }
 
 impl Found {
