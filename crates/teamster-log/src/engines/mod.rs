@@ -88,6 +88,11 @@ pub enum OpenError {
         "{dir} is on a network file system ({kind}), where a log can be lost; choose a local directory with --data"
     )]
     NetworkFileSystem { dir: PathBuf, kind: &'static str },
+    #[error(
+        "the log in {dir} was not closed, and nothing can be written there; copy the directory to a place where you can write, \
+         and name the copy with --data"
+    )]
+    NotClosed { dir: PathBuf },
     #[error("there is no room on the disk of {path}; make some, then try again")]
     DiskFull { path: PathBuf },
     #[error(

@@ -1,5 +1,6 @@
 //! The database file: how it is opened, what is in it, and the few statements that more than one place needs.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,13 +79,55 @@ pub(super) fn connect(path: &Path, synchronous: Synchronous) -> rusqlite::Result
 
 /// Opens the database so that nothing can be written through it.
 pub(super) fn open_readonly(path: &Path) -> Result<Connection, OpenError> {
-    let connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| cannot("open", path, error))?;
+    let failed = |error| cannot("open", path, error);
+    let dir = || path.parent().unwrap_or(path).to_owned();
+    let mut connection = open_file(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    if user_version(&connection).is_err_and(|error| needs_to_write(&error)) {
+        if !is_closed(path) {
+            return Err(OpenError::NotClosed { dir: dir() });
+        }
+        connection = open_closed(path).map_err(failed)?;
+    }
     match version(&connection, path)? {
         // Somebody is making it right now, or was interrupted while doing so.
-        0 => Err(OpenError::NoLog { dir: path.parent().unwrap_or(path).to_owned() }),
+        0 => Err(OpenError::NoLog { dir: dir() }),
         _ => Ok(connection),
     }
+}
+
+/// Says whether SQLite lacks the files that it makes beside a database, and cannot make them.
+fn needs_to_write(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    let codes = [
+        ffi::SQLITE_READONLY_DIRECTORY,
+        ffi::SQLITE_READONLY_CANTINIT,
+        ffi::SQLITE_READONLY_RECOVERY,
+        ffi::SQLITE_CANTOPEN,
+    ];
+    code.is_some_and(|code| codes.contains(&code))
+}
+
+/// Says whether everything is in the database file: SQLite removes the other two when the last connection closes.
+fn is_closed(path: &Path) -> bool {
+    ["-wal", "-shm"].iter().all(|ending| {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(ending);
+        matches!(Path::new(&beside).try_exists(), Ok(false))
+    })
+}
+
+/// Opens a database that nobody has open, in a directory that cannot be written: without locks and without other files.
+fn open_closed(path: &Path) -> rusqlite::Result<Connection> {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri.push_str("?immutable=1");
+    open_file(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
 }
 
 fn open_file(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
@@ -93,10 +136,12 @@ fn open_file(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+fn user_version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
 fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let found = connection
-        .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .map_err(|error| cannot("read", path, error))?;
+    let found = user_version(connection).map_err(|error| cannot("read", path, error))?;
     if found > VERSION {
         return Err(OpenError::Newer { path: path.to_owned(), found, known: VERSION });
     }
