@@ -478,9 +478,9 @@ impl Agents {
                 } else if agent.lasts() && agent.n_parks >= PARKS_MAX {
                     Event::Slept { id, why: SleepWhy::Failed { says: why } }
                 } else if agent.phase == Phase::Ending {
-                    Event::Ended { id, outcome: Outcome::failed(Ending::Aborted, why) }
+                    return Ok(self.end_with_below(&id, Outcome::failed(Ending::Aborted, why)));
                 } else if agent.n_parks >= PARKS_MAX {
-                    Event::Ended { id, outcome: Outcome::failed(Ending::Crashed, why) }
+                    return Ok(self.end_with_below(&id, Outcome::failed(Ending::Crashed, why)));
                 } else {
                     Event::Parked { id, account: account.clone(), until: *until, why }
                 }])
@@ -500,9 +500,9 @@ impl Agents {
                 } else if agent.lasts() {
                     Event::Slept { id: id.clone(), why: SleepWhy::Failed { says: why } }
                 } else if agent.phase == Phase::Ending {
-                    Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Aborted, why) }
+                    return Ok(self.end_with_below(id, Outcome::failed(Ending::Aborted, why)));
                 } else {
-                    Event::Ended { id: id.clone(), outcome: Outcome::failed(Ending::Crashed, why) }
+                    return Ok(self.end_with_below(id, Outcome::failed(Ending::Crashed, why)));
                 }])
             }
             Command::End { id, incarnation, outcome } => {
@@ -512,7 +512,7 @@ impl Agents {
                     let why = SleepWhy::Failed { says };
                     return Ok(vec![Event::Slept { id: id.clone(), why }]);
                 }
-                Ok(vec![Event::Ended { id: id.clone(), outcome: bounded(outcome) }])
+                Ok(self.end_with_below(id, bounded(outcome)))
             }
             Command::Warn { id, says } => {
                 let says = text::beginning(says, ENTRY_BYTES_MAX);
@@ -595,11 +595,30 @@ impl Agents {
         self.kill(id, &Why::Killed)
     }
 
-    /// Ends an agent and all below it. One that has no process yet has ended at once.
+    /// Records an agent's end. Unless it completed its work, all agents below it end too: nobody reads their results.
+    fn end_with_below(&self, id: &AgentId, outcome: Outcome) -> Vec<Event> {
+        let below = match outcome.ending {
+            Ending::Completed => Vec::new(),
+            Ending::Aborted | Ending::Crashed | Ending::TimedOut => {
+                self.with_below(id).split_off(1)
+            }
+        };
+        let mut events = vec![Event::Ended { id: id.clone(), outcome }];
+        events.extend(self.kill_each(&below, |_| Why::WithParent));
+        events
+    }
+
+    /// Ends an agent and all below it.
     fn kill(&self, id: &AgentId, why: &Why) -> Vec<Event> {
+        let why = |below: &AgentId| if below == id { why.clone() } else { Why::WithParent };
+        self.kill_each(&self.with_below(id), why)
+    }
+
+    /// Ends agents. One that has no process yet has ended at once.
+    fn kill_each(&self, ids: &[AgentId], why: impl Fn(&AgentId) -> Why) -> Vec<Event> {
         let mut events = Vec::new();
-        for below in self.with_below(id).iter().filter_map(|id| self.by_id.get(id)) {
-            let why = if below.id == *id { why.clone() } else { Why::WithParent };
+        for below in ids.iter().filter_map(|id| self.by_id.get(id)) {
+            let why = why(&below.id);
             match below.phase {
                 Phase::Queued if below.lasts() => {
                     events.push(Event::Slept { id: below.id.clone(), why: SleepWhy::Asked });

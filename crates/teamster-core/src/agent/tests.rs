@@ -540,6 +540,31 @@ fn a_grandchild() -> Vec<(&'static str, Any)> {
     ]
 }
 
+/// Nobody reads the results of those below one that does not complete its work.
+#[test]
+fn those_below_end_with_one_that_does_not_complete() {
+    let end = |ending: Ending| {
+        let outcome = Outcome { status: Status::Partial, ..Outcome::failed(ending, "so") };
+        Any::Agent(Command::End { id: id("lead-1"), incarnation: 1, outcome })
+    };
+    for ending in [Ending::Aborted, Ending::Crashed, Ending::TimedOut, Ending::Completed] {
+        let mut given = Given::ann_and_bob();
+        for (who, command) in a_team() {
+            given.by(who, command);
+        }
+        given.by("hub", end(ending));
+        let phase = |id: &str| given.state.agents.get(id).map(|agent| agent.phase);
+        let (running, queued) = (phase("coder-2"), phase("coder-3"));
+        let expected = match ending {
+            Ending::Completed => (Some(Phase::Running), Some(Phase::Queued)),
+            Ending::Aborted | Ending::Crashed | Ending::TimedOut => {
+                (Some(Phase::Ending), Some(Phase::Ended))
+            }
+        };
+        assert_eq!((running, queued), expected, "{ending:?}");
+    }
+}
+
 #[test]
 fn killing_reaches_below_one_that_has_ended() {
     check(
