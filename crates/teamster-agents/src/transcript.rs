@@ -59,14 +59,16 @@ impl Record {
 #[derive(Debug)]
 pub struct Transcriber {
     wait_ms_max: u64,
+    unfinished: fn(&str) -> usize,
     /// What may still grow.
     pending: Option<Record>,
 }
 
 impl Transcriber {
-    /// Text waits no longer than this for more of it.
-    pub fn new(wait_ms_max: u64) -> Self {
-        Self { wait_ms_max, pending: None }
+    /// Text waits no longer than this for more of it, or twice as long where `unfinished` says that this many bytes at its
+    /// end may be the beginning of something that has to stay in one record.
+    pub fn new(wait_ms_max: u64, unfinished: fn(&str) -> usize) -> Self {
+        Self { wait_ms_max, unfinished, pending: None }
     }
 
     /// Takes in an event and returns the records that are complete by it, in order.
@@ -76,7 +78,8 @@ impl Transcriber {
         if !joined {
             complete.extend(self.pending.replace(Record::new(at_ms, event)));
         }
-        while let Some(rest) = self.pending.as_mut().and_then(split) {
+        let unfinished = self.unfinished;
+        while let Some(rest) = self.pending.as_mut().and_then(|record| split(record, unfinished)) {
             complete.extend(self.pending.replace(rest));
         }
         if self.due_ms().is_none_or(|due| due <= at_ms) {
@@ -87,8 +90,16 @@ impl Transcriber {
 
     /// When [`flush`](Self::flush) is due, if something waits.
     pub fn due_ms(&self) -> Option<u64> {
-        let pending = self.pending.as_ref()?;
-        may_grow(&pending.event).then(|| pending.at_ms.saturating_add(self.wait_ms_max))
+        let pending = self.pending.as_ref().filter(|pending| may_grow(&pending.event))?;
+        let n_waits = match &pending.event {
+            Event::Text(Piece { text, .. }) | Event::Thought(Piece { text, .. })
+                if (self.unfinished)(text) > 0 =>
+            {
+                2
+            }
+            _ => 1,
+        };
+        Some(pending.at_ms.saturating_add(self.wait_ms_max.saturating_mul(n_waits)))
     }
 
     /// Returns what waits, as it is.
@@ -120,7 +131,7 @@ fn join(pending: &mut Event, next: &Event) -> bool {
 }
 
 /// Cuts a text that is too long, and returns the rest of it.
-fn split(record: &mut Record) -> Option<Record> {
+fn split(record: &mut Record, unfinished: fn(&str) -> usize) -> Option<Record> {
     let (Event::Text(Piece { text, .. })
     | Event::Thought(Piece { text, .. })
     | Event::Told { text, .. }
@@ -131,7 +142,9 @@ fn split(record: &mut Record) -> Option<Record> {
     if text.len() <= RECORD_TEXT_BYTES_MAX {
         return None;
     }
-    let rest = text.split_off(text.floor_char_boundary(RECORD_TEXT_BYTES_MAX));
+    let end = text.floor_char_boundary(RECORD_TEXT_BYTES_MAX);
+    let whole = end.saturating_sub(unfinished(&text[..end]));
+    let rest = text.split_off(if whole > 0 { whole } else { end });
     let mut event = record.event.clone();
     if let Event::Text(Piece { text, .. })
     | Event::Thought(Piece { text, .. })

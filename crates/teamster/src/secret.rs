@@ -11,11 +11,53 @@ pub fn system_random() -> Random {
     Box::new(|| getrandom::u64().unwrap_or_else(|error| no_randomness(error)))
 }
 
+/// What each secret begins with.
+const MARK: &str = "tmst_";
+/// Hexadecimal digits after the mark.
+const DIGITS: usize = 64;
+const REDACTED: &str = "(redacted)";
+
 /// A token's secret: 256 random bits behind a mark by which people and scanners recognise it.
 pub fn new_secret() -> String {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).unwrap_or_else(|error| no_randomness(error));
-    format!("tmst_{}", String::from(SecretHash(bytes)))
+    format!("{MARK}{}", String::from(SecretHash(bytes)))
+}
+
+/// Returns a text without the secrets of tokens.
+pub fn redacted(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(MARK) {
+        kept.push_str(before);
+        kept.push_str(MARK);
+        let n_digits = digits(after);
+        rest = if n_digits < DIGITS {
+            after
+        } else {
+            kept.push_str(REDACTED);
+            &after[n_digits..]
+        };
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Returns how many bytes at the end of a text may be the beginning of a secret.
+pub fn unfinished(text: &str) -> usize {
+    let marked = text.rfind(MARK).map(|at| (at, digits(&text[at + MARK.len()..])));
+    if let Some((at, n_digits)) = marked
+        && n_digits < DIGITS
+        && at + MARK.len() + n_digits == text.len()
+    {
+        return text.len() - at;
+    }
+    let of_mark = (1..MARK.len()).rev().find(|n| text.ends_with(&MARK[..*n]));
+    of_mark.unwrap_or_default()
+}
+
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_hexdigit).count()
 }
 
 /// A random number that no other is like.
@@ -40,4 +82,37 @@ pub fn new_key() -> anyhow::Result<[u8; 32]> {
 /// Returns what is kept of a secret. It is random and long, so a plain hash is enough.
 pub fn hash(secret: &str) -> SecretHash {
     SecretHash(Sha256::digest(secret.as_bytes()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_taken_out_of_texts() {
+        let secret = new_secret();
+        for (text, expected) in [
+            (format!("a {secret} b\n{secret}"), "a tmst_(redacted) b\ntmst_(redacted)"),
+            (format!("{{\"token\":\"{secret}\"}}"), "{\"token\":\"tmst_(redacted)\"}"),
+            (format!("{secret}0123"), "tmst_(redacted)"),
+            (
+                "tokens begin with tmst_, such as tmst_12ab".to_owned(),
+                "tokens begin with tmst_, such as tmst_12ab",
+            ),
+            ("größe".to_owned(), "größe"),
+        ] {
+            assert_eq!(redacted(&text), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_not_whole_yet_is_noticed() {
+        let secret = new_secret();
+        for n in 1..secret.len() {
+            assert_eq!(unfinished(&format!("it is {}", &secret[..n])), n, "{n} bytes");
+        }
+        for text in [secret.as_str(), "tmst_12 ", "tms ", "", "no", "tmst_zz"] {
+            assert_eq!(unfinished(text), 0, "{text:?}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ fn stored(record: &Record) -> String {
 }
 
 fn check(events: &[(u64, Event)], expected: Expect) {
-    let mut transcriber = Transcriber::new(1_000);
+    let mut transcriber = Transcriber::new(1_000, |_| 0);
     let mut records = Vec::new();
     for (at_ms, event) in events {
         records.extend(transcriber.take(*at_ms, event.clone()));
@@ -108,7 +108,7 @@ fn long_text_becomes_records_that_the_log_takes() {
         again: false,
     };
     for event in [text(&long), Event::Prompted { text: long.clone() }, told] {
-        let mut transcriber = Transcriber::new(1_000);
+        let mut transcriber = Transcriber::new(1_000, |_| 0);
         let mut records = transcriber.take(0, event);
         records.extend(transcriber.flush());
         let mut joined = String::new();
@@ -206,4 +206,24 @@ fn a_record_of_a_newer_program_is_refused_as_such() {
     let expected = "the record is of version 2; this program reads up to 1";
     assert_eq!(newer.to_string(), expected);
     assert!(matches!(Record::decode(b"{}"), Err(Unreadable::Damaged(_))));
+}
+
+/// A word that has to stay in one record: a number sign and what follows it.
+fn unfinished(text: &str) -> usize {
+    text.rfind('#').map_or(0, |at| text.len() - at)
+}
+
+#[test]
+fn what_has_to_stay_in_one_record_does() {
+    let mut transcriber = Transcriber::new(1_000, unfinished);
+    assert_eq!(transcriber.take(0, text("it is #12")), []);
+    // It waits longer for its end, but not for ever.
+    assert_eq!(transcriber.due_ms(), Some(2_000));
+    assert_eq!(transcriber.take(1_500, text("34")), []);
+    assert_eq!(transcriber.take(2_000, text("56")), [Record::new(0, text("it is #123456"))]);
+    // A text that is too long is cut before it.
+    let long = "a".repeat(RECORD_TEXT_BYTES_MAX - 2);
+    let records = transcriber.take(3_000, text(&format!("{long}#1234")));
+    assert_eq!(records, [Record::new(3_000, text(&long))]);
+    assert_eq!(transcriber.flush(), Some(Record::new(3_000, text("#1234"))));
 }

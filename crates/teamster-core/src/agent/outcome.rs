@@ -87,19 +87,16 @@ impl Outcome {
     }
 }
 
-/// Cuts an outcome down to what is kept.
+/// Cuts an outcome down to what is kept, without what would steer the terminal of people who read it.
 pub(super) fn bounded(outcome: &Outcome) -> Outcome {
-    // It is shown to people, on terminals that such characters would steer.
-    let plain =
-        |text: &str| text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "");
     let entries = |entries: &[Arc<str>]| {
         let kept = entries.iter().take(ENTRIES_MAX);
-        kept.map(|entry| text::beginning(&plain(entry), ENTRY_BYTES_MAX)).collect()
+        kept.map(|entry| text::beginning(&text::plain(entry), ENTRY_BYTES_MAX)).collect()
     };
     Outcome {
         ending: outcome.ending,
         status: outcome.status,
-        summary: text::beginning(&plain(&outcome.summary), OUTCOME_BYTES_MAX),
+        summary: text::beginning(&text::plain(&outcome.summary), OUTCOME_BYTES_MAX),
         changes: entries(&outcome.changes),
         issues: entries(&outcome.issues),
         questions: entries(&outcome.questions),

@@ -605,7 +605,7 @@ fn people_are_warned_and_the_newest_warnings_are_at_hand() {
     }
     let kept = says(&world);
     assert_eq!((kept.len(), kept[0].0), (WARNINGS_MAX, 2));
-    assert!(kept[0].1.starts_with("[31m0 x") && kept[0].1.len() <= WARNING_BYTES_MAX);
+    assert!(kept[0].1.starts_with("0 x") && kept[0].1.len() <= WARNING_BYTES_MAX);
     world.ended(&planner, Ending::Completed);
     world.finish(0, None);
     // Whoever goes on with it begins without them; their numbers go on.

@@ -17,6 +17,7 @@ use teamster_agents::supervisor::{self, Supervisor};
 use self::door::Door;
 pub use self::door::Reached;
 use super::launching::{HANDSHAKE_PATIENCE, driver, filled, grace, offer, prepared};
+use crate::plain::cleaned;
 use crate::programs::Program;
 use crate::settings::Mcp;
 use crate::{config, secret, tasks};
@@ -159,23 +160,9 @@ pub async fn check(program: &Program, path: PathBuf, mcp: &Mcp) -> anyhow::Resul
         Err(why) => (None, Some(why)),
     };
     // Whole only now that it has ended.
-    let last_words = failed.as_ref().map(|_| plain(&process.stderr_tail()));
+    let last_words = failed.as_ref().map(|_| cleaned(&process.stderr_tail()).trim().to_owned());
     let last_words = last_words.filter(|words| !words.is_empty());
     Ok(Checked { started, failed, tools, last_words, unset: unset(program) })
-}
-
-/// Returns a program's output without the sequences by which it colours a terminal.
-fn plain(output: &str) -> String {
-    let mut plain = String::with_capacity(output.len());
-    let mut rest = output;
-    while let Some((before, after)) = rest.split_once('\u{1b}') {
-        plain.push_str(before);
-        let is_end = |c: char| c.is_ascii_alphabetic();
-        rest = after.split_once(is_end).map_or("", |(_, after)| after);
-    }
-    plain.push_str(rest);
-    plain.retain(|c| c == '\n' || !c.is_control());
-    plain.trim().to_owned()
 }
 
 /// Returns the variables by which a program can get a key or a login, if none of them is set.
@@ -185,15 +172,4 @@ fn unset(program: &Program) -> Vec<String> {
     };
     let keys: Vec<String> = program.pass.iter().map(ToString::to_string).filter(is_key).collect();
     if keys.iter().any(|name| config::is_set(name)) { Vec::new() } else { keys }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_not_last_words() {
-        assert_eq!(plain("\u{1b}[31mERROR\u{1b}[0m no\r\n key\n"), "ERROR no\n key");
-        assert_eq!(plain("\u{1b}["), "");
-    }
 }

@@ -41,6 +41,7 @@ use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
 use super::{Shared, model, outcome, retention, until};
 use crate::plain::cleaned;
+use crate::secret;
 
 /// What an agent says is kept in pieces no older than this, so that whoever follows it sees it soon.
 const TEXT_WAIT_MS: u64 = 300;
@@ -234,7 +235,7 @@ async fn begin<'a>(
         grace,
         dialogue,
         transcript,
-        transcriber: Transcriber::new(TEXT_WAIT_MS),
+        transcriber: Transcriber::new(TEXT_WAIT_MS, secret::unfinished),
         last_record: None,
         guard: Guard::new(role.guard),
         open_calls: HashSet::new(),

@@ -4,6 +4,7 @@ use teamster_agents::agent::Event;
 use teamster_agents::transcript::Record;
 
 use super::Talk;
+use crate::secret;
 
 impl Talk<'_> {
     /// Keeps an event in the transcript.
@@ -30,6 +31,11 @@ impl Talk<'_> {
         let encoded = records.iter().filter_map(|record| {
             let encoded = record.encode();
             encoded.inspect_err(|error| tracing::warn!(%error, "a record cannot be written")).ok()
+        });
+        // In JSON, a secret looks as it does anywhere. An agent's own, and any other that it came by, is not for readers.
+        let encoded = encoded.map(|bytes| match String::from_utf8(bytes) {
+            Ok(text) => secret::redacted(&text).into_bytes(),
+            Err(not_text) => not_text.into_bytes(),
         });
         // Asked for in their order before the first is waited for, so that they share a sync.
         let transcripts = self.shared.log.transcripts();

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use teamster_core::Timestamp;
 use teamster_core::spending::Spent;
+use teamster_core::{Timestamp, text};
 
 use super::super::status::failures;
 use super::super::{dim, local_time};
@@ -22,9 +22,7 @@ fn time(value: &Value) -> String {
 
 /// What came from an agent must not steer the terminal, nor show other words than it has.
 pub(in crate::cli) fn plain(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = |c: &char| (!c.is_control() && !turns(*c)) || matches!(*c, '\n' | '\t');
-    text.chars().filter(shown).collect()
+    text::plain(text)
 }
 
 pub(in crate::cli) fn line(text: &str) -> String {
@@ -203,7 +201,7 @@ pub(in crate::cli) fn record(record: &Value) -> Option<String> {
         "usage_limit" => {
             let message = short("message");
             format!(
-                "! usage limit: {message}; it is parked and goes on by itself (`teamster agents` shows it)"
+                "! limit: {message}; the agent is parked and resumes by itself (`teamster agents` shows when)"
             )
         }
         "retrying" => dim(&format!("! retrying: {}", short("message"))),

@@ -93,7 +93,7 @@ fn a_document_holds_whatever_was_said() {
 
             > I look.
             > ```sh
-            > [31mrm2J -rf
+            > rm -rf
 
             - tool: `` run `x` # not a heading `` ` {"command":"ls"} `
             - failed:
@@ -157,7 +157,7 @@ fn a_terminal_shows_whatever_was_said() {
             ~ hm
               I look.
               ```sh
-              [31mrm2J -rf
+              rm -rf
             * run `x` # not a heading {"command":"ls"}
             ✗ a ```` # out
             [x] one
