@@ -112,10 +112,13 @@ pub fn search_path() -> Vec<PathBuf> {
 }
 
 /// Returns where scripted agents keep their sessions. It is a temporary directory that the system clears unless another
-/// is named.
+/// is named. Each user has one: nobody can write into that of another.
 pub fn scripted_agent_state() -> PathBuf {
     let named = variable("TEAMSTER_SCRIPTED_STATE").map(PathBuf::from);
-    named.unwrap_or_else(|| std::env::temp_dir().join("teamster-scripted"))
+    named.unwrap_or_else(|| {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("teamster-scripted-{user}"))
+    })
 }
 
 /// The variables by which the hub gives a bridge of an agent (`teamster mcp --bridge`) the URL and the agent's token.

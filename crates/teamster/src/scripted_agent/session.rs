@@ -1,9 +1,9 @@
 //! What a session remembers, also in the next process: in a file of its own, written anew with every step.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,10 @@ impl Session {
         let write = || {
             let directory = self.file.parent().unwrap_or(Path::new("."));
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            // Where all can write, somebody may have made it before us, to read or change what is in it.
+            if fs::symlink_metadata(directory)?.uid() != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other("its directory belongs to another user"));
+            }
             let temporary = self.file.with_extension("new");
             fs::write(&temporary, serde_json::to_vec(self)?)?;
             fs::rename(temporary, &self.file)

@@ -306,6 +306,20 @@ pub(crate) fn command(data: &Path) -> Command {
     command
 }
 
+/// Prepares a command of the program for a data directory, as somebody who is not root: directories that are read-only are
+/// so for everybody but root.
+pub(crate) fn ordinary(data: &Path) -> Command {
+    let own = command(data);
+    if !rustix::process::geteuid().is_root() {
+        return own;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program());
+    command.env_clear().current_dir("/").stdin(Stdio::null());
+    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
 /// Runs a command on a data directory. Returns whether it succeeded, and what it printed where.
 pub(crate) fn run_in(data: &Path, arguments: &[&str]) -> (bool, String, String) {
     let output = command(data).args(arguments).output().expect("the program starts");

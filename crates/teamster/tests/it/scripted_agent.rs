@@ -404,6 +404,56 @@ fn the_page_tells_of_every_step_that_the_source_does() {
     }
 }
 
+/// In `/tmp`, the directory of one user is nobody else's, and one that somebody else has made is not used.
+#[test]
+fn sessions_of_two_users_do_not_collide() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(directory.path(), mode(0o1777)).expect("it is ours");
+    let play = |mut agent: std::process::Command| {
+        use std::io::{BufRead as _, Write as _};
+        agent.arg("scripted-agent").env("TMPDIR", directory.path());
+        agent.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut agent = agent.spawn().expect("it starts");
+        let mut stdin = agent.stdin.take().expect("it is piped");
+        let stdout = agent.stdout.take().expect("it is piped");
+        let mut lines = std::io::BufReader::new(stdout).lines();
+        let mut ask = |id: u64, method: &str, params: serde_json::Value| {
+            let asked = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            writeln!(stdin, "{asked}").expect("it reads");
+            let answers = lines.by_ref().map(|line| line.expect("it answers"));
+            let mut answers = answers.map(|line| -> serde_json::Value {
+                serde_json::from_str(&line).expect("it is JSON")
+            });
+            answers.find(|answer| answer["id"] == id).expect("it answers")
+        };
+        ask(1, "initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        let made = ask(2, "session/new", json!({"cwd": "/", "mcpServers": []}));
+        let prompt = json!([{"type": "text", "text": "! say hello"}]);
+        let session = &made["result"]["sessionId"];
+        let answer = match session.as_str() {
+            Some(_) => ask(3, "session/prompt", json!({"sessionId": session, "prompt": prompt})),
+            None => made,
+        };
+        drop(stdin);
+        agent.wait().expect("it ends");
+        answer
+    };
+    let data = directory.path();
+    for agent in [crate::hub::command(data), crate::hub::ordinary(data)] {
+        let answer = play(agent);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    }
+    // Only root can give a directory away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let own = directory.path().join("teamster-scripted-0");
+    std::os::unix::fs::chown(&own, Some(65_534), None).expect("it is ours");
+    let answer = play(crate::hub::command(data));
+    assert!(answer.to_string().contains("belongs to another user"), "{answer}");
+}
+
 /// Clients try methods that not every agent has; only this code tells them so.
 #[test]
 fn a_method_that_it_does_not_have_is_not_found() {
