@@ -207,7 +207,7 @@ impl Event {
             Self::Spent { id, used } => Summary::new("note", format!("agent {id} used {used}")),
             Self::Parked { id, account, why, .. } => Summary::new(
                 "free",
-                format!("agent {id} is parked: {account} has nothing left for now: {why}"),
+                format!("agent {id} is parked: {account} accepts no requests for now: {why}"),
             ),
             Self::Adopted { id, draft, .. } => {
                 Summary::new("add", format!("agent {id} adopted in {}", draft.directory))

@@ -66,7 +66,7 @@ impl fmt::Display for Waits {
             }
             Self::Missing { says } => f.write_str(says),
             Self::Account { account, until } => {
-                write!(f, "the account {account} has nothing left until {}", time(*until))
+                write!(f, "the account {account} accepts no requests until {}", time(*until))
             }
             Self::Directory { directory, worker: Some(worker) } => {
                 write!(f, "{worker} works in {directory}, where one works at a time")
@@ -84,7 +84,8 @@ impl fmt::Display for Waits {
 /// Returns a time for people.
 fn time(at: Timestamp) -> String {
     let shown = jiff::Timestamp::from_millisecond(at.0);
-    let shown = shown.map(|at| at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string());
+    let shown =
+        shown.map(|at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string());
     shown.unwrap_or_else(|_| at.0.to_string())
 }
 

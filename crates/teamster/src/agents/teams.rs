@@ -62,7 +62,15 @@ pub(super) fn read(
         let others = (2..).map(|n| format!("{wanted}-{n}"));
         let mut names = std::iter::once(wanted.clone()).chain(others);
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
-        if name != wanted {
+        // Of a directory that is new nothing moves.
+        let had =
+            known.get(&wanted).is_some_and(|team| team.is_implicit && *team.directory == *path);
+        if name != wanted && had {
+            unusable.push(format!(
+                "teams.{wanted} has the name that the team of {path} had: messages, conversations and tokens of {wanted} now \
+                 belong to the new team, and {path} is the team {name}; rename teams.{wanted} if you do not want that"
+            ));
+        } else if name != wanted {
             tracing::warn!(
                 "the directory {path} is the team {name}, because {wanted} is another; describe it to name it"
             );

@@ -63,6 +63,9 @@ pub struct Shown {
     /// Why it cannot work, as far as can be seen from here.
     #[serde(default)]
     pub problem: Option<String>,
+    /// Nobody has described it: a hub was started in its directory.
+    #[serde(default)]
+    pub is_automatic: bool,
     pub conversations: Vec<Talk>,
 }
 
@@ -142,6 +145,7 @@ pub(super) fn all(api: &Api, state: &teamster_core::State) -> Vec<Shown> {
             description: team.description.to_string(),
             color: team.color.as_ref().map(ToString::to_string),
             problem: agents::team_problem(&configuration, &search_path, team),
+            is_automatic: team.is_implicit,
             conversations: state.conversations.with(&team.name).map(talk).collect(),
         })
         .collect()

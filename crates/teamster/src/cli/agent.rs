@@ -324,14 +324,16 @@ async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
     print(render::plain(&given.join("\n\n")).trim_end())
 }
 
-/// Prints the transcript, and goes on until the agent has ended if so told.
+/// Prints the transcript, and goes on until the agent has ended if so told. Then it also says what a queued agent waits
+/// for, since such an agent adds nothing to its transcript.
 async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> anyhow::Result<()> {
     let mut after = 0;
     let mut caught_up = false;
+    let mut said = Value::Null;
     loop {
         let wait_ms = if caught_up { WAIT_MS } else { 0 };
-        let path = format!("{}/transcript?after={after}&wait_ms={wait_ms}", path(id));
-        let page = client.get(&path).await?;
+        let transcript = format!("{}/transcript?after={after}&wait_ms={wait_ms}", path(id));
+        let page = client.get(&transcript).await?;
         let forgotten = page["forgotten"].as_u64().unwrap_or_default();
         if forgotten > after && !as_json {
             print(&dim(&format!("(the records up to {forgotten} were removed)")))?;
@@ -348,6 +350,11 @@ async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> an
             if !go_on || page["live"] != true {
                 return Ok(());
             }
+            let agent = client.get(&path(id)).await?;
+            if let Some(why) = agent["waits_for"].as_str().filter(|_| agent["waits_for"] != said) {
+                say(&render::line(&format!("{id} waits: {why}")));
+            }
+            said = agent["waits_for"].clone();
             caught_up = true;
         }
         after = last;

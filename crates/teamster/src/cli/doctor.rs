@@ -9,10 +9,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::print;
+use crate::api::teams::Shown;
 use crate::client::Client;
 use crate::config::DataFiles;
 use crate::programs::Known;
-use crate::settings::Configuration;
+use crate::settings::{self, Configuration};
 use crate::{agents, clock, config};
 
 #[derive(Debug, clap::Args)]
@@ -59,6 +60,7 @@ const SYNC_AT_LEAST: Duration = Duration::from_micros(20);
 const OPEN_FILES_MIN: u64 = 1_024;
 
 pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()> {
+    let here = settings_here();
     let findings = [
         hub(data).await,
         directory(data),
@@ -69,9 +71,9 @@ pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()
         log(data).await,
         identity(data).await,
         open_files(),
-        programs(),
-        configuration(),
-        teams(),
+        programs(&here),
+        configuration(&here),
+        teams(data, &here).await,
     ];
     if args.json {
         let findings = findings
@@ -298,38 +300,55 @@ fn open_files() -> Finding {
     }
 }
 
+/// Reads the settings of the current directory. Its problems are a finding, so nothing prints them before.
 fn settings_here() -> Configuration {
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    super::config::read(directory, Vec::new())
+    settings::read(&super::config::sources(directory, Vec::new()))
 }
 
-fn configuration() -> Finding {
+fn configuration(here: &Configuration) -> Finding {
     let about = "configuration";
-    let problems = settings_here().problems;
+    let problems: Vec<String> = here.problems.iter().map(ToString::to_string).collect();
     match problems.as_slice() {
-        [] => finding(about, Holds, "nothing is wrong with it"),
-        [first, ..] => finding(
-            about,
-            Advisory,
-            format!("{} thing(s) are wrong with it, such as {first}", problems.len()),
-        ),
+        [] => finding(about, Holds, "no problems"),
+        [only] => finding(about, Advisory, only),
+        all => finding(about, Advisory, format!("{} problems: {}", all.len(), all.join("; "))),
     }
 }
 
-fn teams() -> Finding {
+/// Reports the teams of the running hub: its flags and its PATH count, not those of this shell.
+async fn teams(data: &DataFiles, here: &Configuration) -> Finding {
     let about = "teams";
-    match agents::check_teams(&settings_here()) {
-        (n_teams, wrong) if wrong.is_empty() => {
-            finding(about, Holds, format!("{n_teams} configured"))
+    let (n_teams, wrong, whose) = match teams_of_hub(data).await {
+        Some(teams) => {
+            let wrong = teams.iter().filter_map(|team| {
+                team.problem.as_ref().map(|problem| format!("{}: {problem}", team.name))
+            });
+            (teams.len(), wrong.collect(), "in the running hub")
         }
-        (_, wrong) => finding(about, Advisory, wrong.join("; ")),
+        None => {
+            let (n_teams, wrong) = agents::check_teams(here);
+            (n_teams, wrong, "configured")
+        }
+    };
+    if wrong.is_empty() {
+        finding(about, Holds, format!("{n_teams} {whose}"))
+    } else {
+        finding(about, Advisory, wrong.join("; "))
     }
+}
+
+/// Returns the teams of the running hub, if there is one that answers; another finding reports one that does not.
+async fn teams_of_hub(data: &DataFiles) -> Option<Vec<Shown>> {
+    let mut client = Client::connect_if_running(data).await.ok()??;
+    let mut answer = client.get("/api/teams").await.ok()?;
+    serde_json::from_value(answer["teams"].take()).ok()
 }
 
 /// What `draft` can start. What connects by itself is a person's own affair.
-fn programs() -> Finding {
+fn programs(here: &Configuration) -> Finding {
     let about = "programs";
-    let settings = settings_here().settings;
+    let settings = &here.settings;
     let search_path = config::search_path();
     // The scripted agent is ours and always there, but does nobody's work.
     let real = settings.programs.iter().filter(|known| known.name.as_str() != "scripted");

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use teamster_agents::agent::Started;
 use teamster_agents::process;
 use tokio::io::AsyncReadExt;
 
@@ -14,7 +13,7 @@ use super::config::SettingsArgs;
 use super::{print, say};
 use crate::agents::{self, Reached};
 use crate::config;
-use crate::programs::Known;
+use crate::programs::{Asks, Known};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ProgramArgs {
@@ -85,10 +84,10 @@ async fn check(args: CheckArgs) -> anyhow::Result<()> {
         print(&shown.to_string())?;
         return if checked.failed.is_none() { Ok(()) } else { Err(super::Refused.into()) };
     }
-    if let Some(started) = &checked.started {
-        print(&report(known, started, &checked))?;
-        warning.iter().for_each(|says| say(&format!("warning: {says}")));
-    }
+    // One that does not start does not tell its version in the handshake either.
+    let asked = if checked.started.is_none() { version(&path).await } else { None };
+    print(&report(known, &path, asked, &checked))?;
+    warning.iter().for_each(|says| say(&format!("warning: {says}")));
     match checked.failed {
         None => Ok(()),
         Some(why) => {
@@ -98,19 +97,20 @@ async fn check(args: CheckArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Returns what a trial showed of a program that started, a line for each part.
-fn report(known: Known<'_>, started: &Started, checked: &agents::Checked) -> String {
-    let version = started.program.as_ref().map_or_else(
-        || "version unknown".to_owned(),
-        |program| format!("{} {}", program.name, program.version),
-    );
-    let model = started.model.as_ref().map(|model| format!(", model {model}")).unwrap_or_default();
-    let tools = match checked.tools {
-        Reached::Listed => "connected to the hub's tools and listed them",
-        Reached::Connected => "connected to the hub's tools",
-        Reached::Nothing => "not connected yet; it connects with its first prompt, or not at all",
-    };
-    let login = if started.login_missing.is_some() {
+/// Returns what a trial showed of a program, a line for each part. `asked` is the version of one that did not start.
+fn report(
+    known: Known<'_>,
+    path: &Path,
+    asked: Option<String>,
+    checked: &agents::Checked,
+) -> String {
+    let started = checked.started.as_ref();
+    let told = started.and_then(|started| started.program.as_ref());
+    let told = told.map(|program| format!("{} {}", program.name, program.version));
+    let version = told.or(asked).unwrap_or_else(|| "version unknown".to_owned());
+    let model = started.and_then(|started| started.model.as_ref());
+    let model = model.map(|model| format!(", model {model}")).unwrap_or_default();
+    let login = if started.is_some_and(|started| started.login_missing.is_some()) {
         "missing".to_owned()
     } else if checked.unset.is_empty() {
         "a key is set, or none is needed; whether it is valid shows with the first prompt"
@@ -118,14 +118,39 @@ fn report(known: Known<'_>, started: &Started, checked: &agents::Checked) -> Str
     } else {
         format!("none of {} is set; its own login was not checked", checked.unset.join(", "))
     };
-    let sessions = if started.can_resume && known.program.load_session {
-        "can be resumed"
-    } else {
-        "cannot be resumed; after a restart of the hub its agents begin anew"
+    let asks = match known.program.asks {
+        Asks::Yes => "asks before it runs a command or changes a file, if a rule can deny or ask",
+        Asks::OutsideSandbox => "asks only for what its own sandbox forbids",
+        Asks::No => "does not ask; rules that deny or ask do not hold for it",
+        Asks::Unknown => "not known to ask; try it before you rely on rules that deny or ask",
     };
-    let lines = [("tools", tools), ("login", login.as_str()), ("sessions", sessions)];
-    let lines = lines.map(|(name, text)| format!("\n  {name:<9} {text}")).concat();
-    format!("{} starts: {version}{model}{lines}", known.name)
+    let tried = format!(
+        "{} in the environment of this shell; the hub uses the one it was started in",
+        path.display()
+    );
+    let tools = started.map(|_| match checked.tools {
+        Reached::Listed => "connected to the hub's tools and listed them",
+        Reached::Connected => "connected to the hub's tools",
+        Reached::Nothing => "not connected yet; it connects with its first prompt, or not at all",
+    });
+    let sessions = started.map(|started| {
+        if started.can_resume && known.program.load_session {
+            "can be resumed"
+        } else {
+            "cannot be resumed; after a restart of the hub its agents begin anew"
+        }
+    });
+    let lines = [
+        ("tried", Some(tried.as_str())),
+        ("tools", tools),
+        ("login", Some(login.as_str())),
+        ("asking", Some(asks)),
+        ("sessions", sessions),
+    ];
+    let lines = lines.into_iter().filter_map(|(name, text)| Some((name, text?)));
+    let lines: String = lines.map(|(name, text)| format!("\n  {name:<9} {text}")).collect();
+    let verb = if started.is_some() { "starts" } else { "does not start" };
+    format!("{} {verb}: {version}{model}{lines}", known.name)
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {

@@ -148,8 +148,16 @@ fn command(entry: &Entry, alias: Option<&Alias>) -> Command {
         }
         command = command.arg(arg);
     }
-    let fields = one.iter().flat_map(Item::fields);
-    command.args(fields.map(|(name, schema)| argument(name, schema)))
+    if let Some(item) = &one {
+        for (name, schema) in item.fields() {
+            let mut arg = argument(name, schema);
+            if schema["description"].as_str().is_none_or(str::is_empty) {
+                arg = arg.help(format!("The {name} of one entry, instead of --{}", item.array));
+            }
+            command = command.arg(arg);
+        }
+    }
+    command
 }
 
 /// Makes a flag of a property.

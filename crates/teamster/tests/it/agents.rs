@@ -361,6 +361,12 @@ fn a_program_is_checked_with_our_tools() {
     let broken = run("broken");
     assert!(!broken.status.success());
     assert!(String::from_utf8_lossy(&broken.stderr).contains("broken cannot work"), "{broken:?}");
+    let said = String::from_utf8_lossy(&broken.stdout);
+    assert!(said.starts_with("broken does not start: "), "{said}");
+    let tried = "\n  tried     /bin/false in the environment of this shell; ";
+    assert!(said.contains(tried) && said.contains("\n  login     a key is set"), "{said}");
+    // What only a program shows that starts is left out.
+    assert!(!said.contains("\n  tools ") && !said.contains("\n  sessions "), "{said}");
     let noisy = run("noisy");
     assert!(!noisy.status.success());
     let said = String::from_utf8_lossy(&noisy.stderr);
@@ -386,6 +392,46 @@ fn one_that_waits_for_others_is_not_taken_for_stalled() {
     assert_eq!(outcome(&world.ended(&id)).2, "completed");
     let silent = world.draft("coordinator", "! sleep 60000");
     assert_eq!(outcome(&world.ended(&silent)).0, "timed_out");
+}
+
+/// A program that prints a token, its own or another, must not hand it to those who read transcripts and outcomes.
+#[test]
+fn tokens_are_not_kept_in_transcripts() {
+    let world = World::start("");
+    // Made by a command, so that nobody but the program has written it.
+    let script = "! run printf tmst_%064d 7\n! say it is $last";
+    let id = world.draft("coder", script);
+    assert_eq!(outcome(&world.ended(&id)).2, "it is tmst_(redacted)");
+    let transcript = world.hub.ok(&["agent", "show", &id, "--json"]);
+    assert!(transcript.matches("tmst_(redacted)").count() >= 2, "{transcript}");
+    for printed in [transcript, world.hub.ok(&["log", "--json"])] {
+        assert!(!printed.contains("tmst_0"), "{printed}");
+    }
+    // What only looks like one stays.
+    let id = world.draft("coder", "! say tokens begin with tmst_0");
+    assert_eq!(outcome(&world.ended(&id)).2, "tokens begin with tmst_0");
+}
+
+/// Nobody is left to read the results of those that a coordinator drafted, be it ended by a person, a watchdog or a crash.
+#[test]
+fn those_below_one_that_does_not_complete_end_with_it() {
+    let world = World::start("[categories.conversational]\nstall_s = 1\n");
+    let draft = "! call draft_agent {\"role\":\"coder\",\"prompt\":\"! hang\"}\n";
+    for (n, (end, ending)) in [("! hang", "timed_out"), ("! exit 3\n! exit 3\n! exit 3", "crashed")]
+        .into_iter()
+        .enumerate()
+    {
+        let id = world.draft("coordinator", &format!("{draft}{end}"));
+        assert_eq!(outcome(&world.ended(&id)).0, ending, "{end}");
+        let child = format!("coder-{}", 2 * n + 2);
+        let ended = world.ended(&child);
+        assert_eq!(outcome(&ended).0, "aborted", "{end}: {ended}");
+    }
+    // One that completes its work leaves them: whoever reads the dossier sees what comes of them.
+    let id = world.draft("coordinator", &format!("{draft}! say done"));
+    assert_eq!(outcome(&world.ended(&id)).0, "completed");
+    assert_ne!(world.agent("coder-6")["phase"], "ended");
+    world.hub.ok(&["kill", "coder-6"]);
 }
 
 #[test]

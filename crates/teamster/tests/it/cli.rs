@@ -141,7 +141,7 @@ fn the_help_of_a_tool() {
               --run <RUN>           The run it is about [default: default]
               --tasks <ARRAY>       A JSON object with content, status, priority, or just the content;
                                     repeat the flag for more
-              --content <STRING>    
+              --content <STRING>    The content of one entry, instead of --tasks
               --status <STRING>     Default remaining. One of: remaining, in_progress, completed, blocked,
                                     cancelled
               --priority <INTEGER>  0 critical, 1 high, 2 medium (default), 3 low, 4 backlog.

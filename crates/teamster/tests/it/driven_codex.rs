@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -63,6 +64,32 @@ async fn codex_uses_our_tools_and_asks_before_it_leaves_its_sandbox() {
     // Nothing of it is left: no process, and nowhere its token.
     driven.assert_nothing_is_left();
     assert_eq!(files_with(&driven.home.path().join(".codex"), "tmst_"), Vec::<PathBuf>::new());
+}
+
+/// As soon as a rule can deny or ask, Codex asks for commands inside its sandbox, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_asks_for_sandboxed_commands_if_a_rule_can_deny() {
+    let run = |command: &str| Step::call("exec_command", json!({"cmd": command}));
+    let script = Script::new(
+        SWEEP,
+        [
+            run("echo swept > floor.txt"),
+            run("echo wiped > table.txt"),
+            Step::say(r#"{"status":"success","summary":"Wiped."}"#),
+        ],
+    );
+    let model = ScriptedModel::start([script]).await;
+    let rules = "[permissions]\ndeny = [\"execute(*floor.txt*)\"]\n";
+    let Some(driven) = Driven::start(&["codex"], rules, &model) else { return };
+    let output = driven.draft("coder", SWEEP, &["--wait"]);
+    let told = format!("{output:?}\n{}\n{}", story(&model), driven.hub.ok(&["log"]));
+    assert!(output.status.success(), "{told}");
+    assert_eq!(driven.file("floor.txt"), None, "{told}");
+    assert_eq!(driven.file("table.txt").as_deref(), Some("wiped\n"), "{told}");
+    let transcript = driven.events("coder-1");
+    let asked = transcript.iter().filter(|event| event["type"] == "permission_asked");
+    let titles: Vec<&str> = asked.filter_map(|event| event["call"]["title"].as_str()).collect();
+    assert!(titles.len() == 2 && titles[0].contains("floor.txt"), "{titles:?}");
 }
 
 /// Returns the files below a directory that contain a text.
@@ -144,19 +171,24 @@ async fn codex_goes_on_in_a_new_process_after_the_hub_was_killed() {
 async fn a_check_sees_codex_list_our_tools_and_miss_its_login() {
     let model = ScriptedModel::start([]).await;
     let Some(driven) = Driven::start(&["codex"], "", &model) else { return };
+    let path = find("codex").expect("it is there").to_string_lossy().into_owned();
+    let report = |output: &Output| String::from_utf8_lossy(&output.stdout).replace(&path, "CODEX");
     let output = driven.person().args(["program", "check", "codex"]).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     expect![[r#"
         codex starts: codex 0.166.0, model scripted
+          tried     CODEX in the environment of this shell; the hub uses the one it was started in
           tools     connected to the hub's tools and listed them
           login     a key is set, or none is needed; whether it is valid shows with the first prompt
+          asking    asks before it runs a command or changes a file, if a rule can deny or ask
           sessions  can be resumed
     "#]]
-    .assert_eq(&String::from_utf8_lossy(&output.stdout));
+    .assert_eq(&report(&output));
     // Without a provider of its own it needs an account.
     std::fs::remove_file(driven.home.path().join(".codex/config.toml")).expect("it is there");
     let output = driven.person().args(["program", "check", "codex"]).output().expect("it starts");
     assert!(!output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("codex cannot work: it is not logged in; run `codex login`"), "{said}");
+    assert!(report(&output).contains("\n  login     missing\n"), "{}", report(&output));
 }

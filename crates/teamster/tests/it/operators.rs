@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use teamster_log::{Conversation, Options};
 
-use crate::hub::{Hub, command, feed, mode, run_in};
+use crate::hub::{Hub, command, feed, mode, ordinary, run_in};
 
 #[test]
 fn a_log_that_is_exported_and_imported_is_the_same() {
@@ -311,6 +311,86 @@ fn a_compacted_log_says_the_same_in_fewer_words() {
     assert!(run_in(&old, &["import", &archive_text]).0);
     assert_eq!(run_in(&old, &["log", "verify"]).1.trim_end(), head);
     assert_eq!(facts(&Hub::start_in(&old)), before);
+}
+
+/// An archive on a read-only medium, or somebody else's log: nothing can be written beside it.
+#[test]
+fn a_log_in_a_directory_that_cannot_be_written_is_read() {
+    let place = tempfile::tempdir().expect("a directory");
+    let data = place.path().join("a ?#%41 b");
+    let mut hub = Hub::start_in(&data);
+    hub.ok(&["tool", "task-add", "--tasks", "sweep"]);
+    hub.end(Signal::TERM);
+    let head = run_in(&data, &["log", "verify"]).1;
+    let archive = run_in(&data, &["export"]).1;
+    let read = |arguments: &[&str]| {
+        set_modes(place.path(), 0o555, 0o444);
+        let output = ordinary(&data).args(arguments).output().expect("it starts");
+        set_modes(place.path(), 0o755, 0o644);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), said)
+    };
+    let (ok, printed, said) = read(&["log", "verify"]);
+    assert_eq!((ok, printed.as_str()), (true, head.as_str()), "{said}");
+    let (ok, printed, said) = read(&["export"]);
+    assert!(ok && printed == archive, "{said}");
+
+    // Of a hub that was killed, the newest commits are in a file beside the database.
+    let mut hub = Hub::start_in(&data);
+    hub.ok(&["tool", "task-add", "--tasks", "mop"]);
+    hub.end(Signal::KILL);
+    let (ok, printed, said) = read(&["export"]);
+    assert!(ok && printed.contains("mop"), "{said}");
+    // Without its index that file can only be read where one can be made.
+    std::fs::remove_file(data.join("log.db-shm")).expect("it is there");
+    let (ok, _, said) = read(&["export"]);
+    assert!(!ok && said.contains("was not closed, and nothing can be written there"), "{said}");
+}
+
+/// Sets the modes of a directory, of all below it, and of the files in them.
+fn set_modes(directory: &Path, of_directories: u32, of_files: u32) {
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .expect("it is ours");
+    };
+    for entry in std::fs::read_dir(directory).expect("it can be read").filter_map(Result::ok) {
+        match entry.path() {
+            path if path.is_dir() => set_modes(&path, of_directories, of_files),
+            path => set(&path, of_files),
+        }
+    }
+    set(directory, of_directories);
+}
+
+/// The hub may have been started with flags and a PATH that the shell of the doctor does not have.
+#[test]
+fn the_doctor_asks_the_hub_about_teams_and_reports_each_problem_once() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (config, api) = (home.path().join("config"), home.path().join("api"));
+    for directory in [&config.join("teamster"), &api] {
+        std::fs::create_dir_all(directory).expect("it can be made");
+    }
+    let text = format!("nonsense = 1\n[teams.api]\npath = {api:?}\n");
+    std::fs::write(config.join("teamster/teamster.toml"), text).expect("it can be written");
+    let data = home.path().join("data");
+    let doctor = || {
+        let mut doctor = command(&data);
+        doctor.arg("doctor").env("HOME", home.path()).env("XDG_CONFIG_HOME", &config);
+        let output = doctor.output().expect("it runs");
+        let all = [output.stdout, output.stderr];
+        all.map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
+    };
+    let without = doctor();
+    assert!(without.contains("teams: api: "), "{without}");
+    let mut up = command(&data);
+    up.env("HOME", home.path()).env("XDG_CONFIG_HOME", &config).current_dir(&api);
+    up.args(["up", "--set", "program=scripted"]);
+    let _hub = Hub::start_with(up, &data);
+    let with = doctor();
+    assert!(with.contains("ok        teams: 1 in the running hub"), "{with}");
+    for said in [with, without] {
+        assert_eq!(said.matches("unknown key `nonsense`").count(), 1, "{said}");
+    }
 }
 
 #[test]

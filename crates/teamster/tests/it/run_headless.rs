@@ -186,7 +186,7 @@ fn an_agent_that_waits_for_room_is_told_of() {
     let other = project.world.draft("coder", "! hang");
     until_said(&project.world, &format!("agent {other} begins a turn"));
     let mut printed = Printed::run(&project, &["--iterations", "1"]);
-    printed.until("is queued: another agent is at work, and there is no room for more");
+    printed.until("is queued: the pool is full (pool.running = 1");
     project.world.hub.ok(&["kill", &other]);
     printed.until("worker-2 starts");
     printed.rest();

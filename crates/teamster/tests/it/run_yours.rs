@@ -159,7 +159,7 @@ fn play(how: How, person: &str) -> (Project, Output) {
             project.run(&["--resume"])
         }
         How::Parked => {
-            until_said(&project.world, "nothing left");
+            until_said(&project.world, "accepts no requests");
             does(&project);
             run.wait_with_output().expect("it ends")
         }

@@ -4,7 +4,7 @@
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, ChildStderr, Stdio};
 
 use serde_json::{Value, json};
 
@@ -280,6 +280,50 @@ fn a_person_lets_those_that_are_parked_go_on() {
     assert_eq!(outcome(&world.ended(&other)).2, "me too");
     let again = world.hub.fails(&["resume", &id]);
     assert!(again.contains("is neither parked nor adopted"), "{again}");
+}
+
+/// Whoever waits sees why nothing happens: the agent that meets the limit, and one that is drafted while it lasts.
+#[test]
+fn who_waits_for_a_parked_agent_is_told_until_when() {
+    let world = World::start("");
+    let script = "! limit 429 Too Many Requests, try again in 20 days\n! say done";
+    let mut first = waiting(&world, script);
+    let says = first.until("coder-1 waits: ");
+    assert!(says.contains("the account scripted accepts no requests until 20"), "{says}");
+    let mut second = waiting(&world, "! say me too");
+    let says = second.until("coder-2 waits: ");
+    assert!(says.contains("the account scripted accepts no requests until 20"), "{says}");
+    let log = said(&world, "is parked");
+    assert!(
+        log[0].contains("scripted accepts no requests for now: ") && log[0].contains("429"),
+        "{log:?}"
+    );
+    world.hub.ok(&["resume", "coder-1"]);
+    for mut waiting in [first, second] {
+        assert!(waiting.process.wait().expect("it ends").success());
+    }
+}
+
+/// `draft --wait`, and what it says to people.
+struct Waiting {
+    process: Child,
+    lines: std::io::Lines<BufReader<ChildStderr>>,
+}
+
+fn waiting(world: &World, script: &str) -> Waiting {
+    let mut draft = world.hub.command();
+    draft.args(["draft", "coder", script, "--wait"]).current_dir(world.home.path());
+    let mut process =
+        draft.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(process.stderr.take().expect("stderr is piped")).lines();
+    Waiting { process, lines }
+}
+
+impl Waiting {
+    fn until(&mut self, what: &str) -> String {
+        let mut lines = self.lines.by_ref().map(|line| line.expect("it can be read"));
+        lines.find(|line| line.contains(what)).expect("it is said before the agent ends")
+    }
 }
 
 #[test]

@@ -398,6 +398,16 @@ fn the_directory_of_an_earlier_hub_stays_a_team() {
         let output = remove.output().expect("it runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    // Messages, conversations and tokens belong to a name: it is not given to another directory by the way.
+    let add = |name: &str, directory: &str| {
+        let mut add = command(&data);
+        add.env("HOME", home.path()).args(["team", "add", name, directory]);
+        let output = add.current_dir(home.path()).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (ok, says) = add("app", "three");
+    assert!(!ok && says.contains("the name app belongs to the team of "), "{says}");
+    assert!(says.contains("one/app, in which a hub was started"), "{says}");
     let (ok, says) = remove("three");
     assert!(!ok && says.contains("start the hub in another"), "{says}");
     let (ok, says) = remove("app-2");

@@ -201,7 +201,7 @@ fn whoever_follows_a_run_sees_what_it_waits_for() {
     });
     let said = said(&output);
     for part in
-        ["scripted has nothing left for now", "wants to: to test it", "answer Q-1 allow|deny"]
+        ["scripted accepts no requests for now", "wants to: to test it", "answer Q-1 allow|deny"]
     {
         assert!(said.contains(part), "{part}: {said}");
     }

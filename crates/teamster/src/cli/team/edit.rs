@@ -8,6 +8,7 @@ use toml_edit::{DocumentMut, Item, RawString, Table, TomlError, value};
 
 use super::TeamsArgs;
 use crate::agents;
+use crate::api::teams::Shown;
 use crate::cli::connect::toml as toml_file;
 use crate::cli::{config as settings_cli, print, say};
 use crate::client::{Client, in_path};
@@ -176,6 +177,7 @@ async fn add(data: &DataFiles, args: AddArgs) -> anyhow::Result<()> {
         None => directory(&args.path)?.to_str().map(str::to_owned),
     };
     let path = path.context("the path is not text, and a configuration file is")?;
+    refuse_name_of_another(data, &name, &path, args.remote.is_some()).await?;
     let mut table = Table::new();
     table.insert("path", value(path));
     for (key, given) in [
@@ -200,6 +202,26 @@ async fn add(data: &DataFiles, args: AddArgs) -> anyhow::Result<()> {
         .with_context(|| format!("{} is left alone", file.path.display()))?;
     file.check(&edited.text, Some(name.as_str()))?;
     file.write(data, &edited.text, &format!("team {name} added to")).await
+}
+
+/// Refuses a name that the running hub gave to another directory by itself: conversations and tokens belong to a name, so
+/// they would move to the new team.
+async fn refuse_name_of_another(
+    data: &DataFiles,
+    name: &TeamName,
+    path: &str,
+    is_remote: bool,
+) -> anyhow::Result<()> {
+    let Some(mut hub) = Client::connect_if_running(data).await? else { return Ok(()) };
+    let mut answer = hub.get("/api/teams").await?;
+    let teams: Vec<Shown> = serde_json::from_value(answer["teams"].take())?;
+    let taken = teams.iter().find(|team| team.is_automatic && team.name == name.as_str());
+    let Some(other) = taken.filter(|team| is_remote || team.path != path) else { return Ok(()) };
+    let remove = data.call(&format!("team remove {name}"));
+    bail!(
+        "the name {name} belongs to the team of {}, in which a hub was started; its conversations and tokens would move to {path}\nhint: choose another name, or remove that team first with `{remove}`",
+        other.path
+    )
 }
 
 /// Returns a directory in full.

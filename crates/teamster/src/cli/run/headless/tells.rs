@@ -251,9 +251,11 @@ impl Tells {
             agent::Event::Parked { account, until, why, .. } => {
                 place.start = Start::Late;
                 let until = clock(*until);
-                format!("{id} is parked until {until}: {account} has nothing left for now: {why}")
+                format!(
+                    "{id} is parked until {until}: {account} accepts no requests for now: {why}"
+                )
             }
-            agent::Event::Unparked { account, .. } => format!("{account} has something left again"),
+            agent::Event::Unparked { account, .. } => format!("{account} accepts requests again"),
             agent::Event::Interrupted { why, .. } => {
                 (place.start, place.begun_at) = (Start::Due, at);
                 format!("{id} was cut off and goes on: {why}")
@@ -383,7 +385,6 @@ impl Tells {
     /// Tells which agents have not started yet, given all of them.
     pub(super) fn queued(&mut self, agents: &Value, now: Timestamp) -> Vec<Told> {
         let agents = agents.as_array().map(Vec::as_slice).unwrap_or_default();
-        let n_running = agents.iter().filter(|agent| agent["phase"] == "running").count();
         let mut told = Vec::new();
         for (id, place) in &mut self.places {
             if place.start != Start::Due {
@@ -395,17 +396,7 @@ impl Tells {
                 continue;
             };
             place.start = Start::Late;
-            let why = match (known["parked_until"].as_i64(), n_running) {
-                (Some(at), _) => {
-                    format!("its account has nothing left until {}", clock(Timestamp(at)))
-                }
-                (None, 0) => {
-                    "its program failed lately and is spared, or its account has nothing left"
-                        .to_owned()
-                }
-                (None, 1) => "another agent is at work, and there is no room for more".to_owned(),
-                (None, n) => format!("{n} other agents are at work, and there is no room for more"),
-            };
+            let why = known["waits_for"].as_str().unwrap_or("it starts in a moment");
             told.push(Told {
                 at: now,
                 worker: Some(place.worker),

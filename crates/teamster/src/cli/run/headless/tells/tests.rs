@@ -117,7 +117,7 @@ fn agents_that_wait_and_ask_are_told_of_if_they_are_of_this_run() {
         ),
         "[1] Q-1 of worker-2: answered \"allow\" by operator".to_owned(),
         format!(
-            "[1] worker-2 is parked until {hour}: claude has nothing left for now: 5-hour limit"
+            "[1] worker-2 is parked until {hour}: claude accepts no requests for now: 5-hour limit"
         ),
         "[1] worker-2 starts".to_owned(),
     ];
@@ -204,9 +204,8 @@ fn an_agent_that_does_not_start_is_told_of_once() {
     assert_eq!(tells.queued_since(), None);
     tells.event(&begun(1, 0, "worker-2"));
     assert_eq!(tells.queued_since(), Some(Timestamp(1_000)));
-    let agents =
-        json!([{"id": "coder-1", "phase": "running"}, {"id": "worker-2", "phase": "queued"}]);
-    expect!["[1] worker-2 is queued: another agent is at work, and there is no room for more"]
+    let agents = json!([{"id": "coder-1"}, {"id": "worker-2", "phase": "queued", "waits_for": "the pool is full"}]);
+    expect!["[1] worker-2 is queued: the pool is full"]
         .assert_eq(&shown(&tells.queued(&agents, Timestamp(4_000))));
     assert_eq!((tells.queued_since(), tells.queued(&agents, Timestamp(5_000))), (None, vec![]));
 }
