@@ -100,7 +100,11 @@ NO_TOKENS = "Limits of turns and minutes hold."
 LAST_CALL = "It reports only the last call of a turn; the hub shows the number as a lower bound."
 SHELL_NEVER_ASKS = "Its shell never asks. Where rules must hold, set `programs.fast-agent.args = [\"acp\"]`: then it has none."
 OWN_SANDBOX = "It asks only for what its own sandbox forbids. Use `codex`, which asks for every command if a rule could deny it."
-NO_BUBBLEWRAP = "Its sandbox needs `bwrap` on the PATH, which this machine does not have; then it runs no command."
+READ_ONLY = (
+    "Its sandbox needs `bwrap` on the PATH, lets it read only, and does not ask for more. With `sandbox_mode = \"workspace-write\"` "
+    "in `~/.codex/config.toml` it can write, and asks as little as `codex-acp`. Use `codex`."
+)
+NOT_ALL_CALLS = "It reported one model call of three here, and all calls in a recorded session. The hub shows its number as it is."
 
 QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}
 QUIET_SETTINGS = "".join(f'set.{name} = "{value}"\n' for name, value in QUIET.items())
@@ -143,7 +147,7 @@ PROGRAMS = [
         lambda url: {"OPENAI_API_KEY": "dummy"},
         codex_files,
         title="codex-acp (Zed)",
-        known={"permission": NO_BUBBLEWRAP, "run": NO_BUBBLEWRAP, "usage": NO_TOKENS},
+        known={"permission": READ_ONLY, "run": READ_ONLY, "usage": NO_TOKENS},
     ),
     Program(
         "copilot",
@@ -159,7 +163,7 @@ PROGRAMS = [
         ["pypi:mistral-vibe==3.0.2"],
         lambda url: {"MISTRAL_API_KEY": "dummy"},
         vibe_files,
-        known={"usage": LAST_CALL},
+        known={"usage": NOT_ALL_CALLS},
     ),
     Program(
         "fast-agent",
