@@ -14,6 +14,7 @@ use teamster_core::{Caller, Command, Event, Timestamp};
 use self::seen::Seen;
 use super::Shared;
 use crate::programs::Programs;
+use crate::secret;
 
 /// A permission that a person was asked for.
 #[derive(Debug)]
@@ -154,11 +155,13 @@ fn payload(call: &ToolCall) -> String {
     lines.join("\n")
 }
 
-/// What came from an agent must not steer the terminal of whoever is asked, nor be read in another order than it is in.
+/// What came from an agent must not steer the terminal of whoever is asked, nor be read in another order than it is in. The
+/// question is kept, so it has no secrets.
 fn plain(text: &str) -> String {
     let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| !steers(*c) && !turns(*c)).collect()
+    let plain: String = text.chars().filter(|c| !steers(*c) && !turns(*c)).collect();
+    secret::redacted(&plain)
 }
 
 #[cfg(test)]

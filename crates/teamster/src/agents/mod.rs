@@ -16,6 +16,7 @@ mod missing;
 mod model;
 mod outcome;
 mod queue;
+mod redacting;
 mod reload;
 pub(crate) mod remote;
 mod resting;
@@ -369,7 +370,7 @@ impl Shared {
 
     /// Has something recorded about an agent; tries until the log can be written. What comes too late is left out.
     async fn tell(&self, command: agent::Command) {
-        self.tell_hub(Command::Agent(command)).await;
+        self.tell_hub(Command::Agent(redacting::without_secrets(command))).await;
     }
 
     async fn tell_hub(&self, command: Command) {

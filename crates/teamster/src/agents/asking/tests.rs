@@ -550,6 +550,14 @@ fn rules_see_what_is_in_the_arguments() {
     assert_eq!(verdict(&call("mcp__teamster__task-add", ToolKind::Other, "{}")), Verdict::Allow);
 }
 
+#[test]
+fn a_question_is_kept_without_secrets() {
+    let secret = crate::secret::new_secret();
+    let input = format!("{{\"command\":\"curl -H 'Authorization: Bearer {secret}'\"}}");
+    let shown = payload(&call("shell", ToolKind::Execute, &input));
+    assert!(!shown.contains(&secret) && shown.contains("Bearer tmst_(redacted)"), "{shown}");
+}
+
 /// Goose keeps an "always" for all uses of a tool, for ever: after it nothing asks, and no rule sees anything.
 #[test]
 fn always_is_not_offered_where_rules_would_miss_what_it_allows() {
