@@ -37,6 +37,8 @@ pub struct Launch {
     /// Directories and files that the program cannot change, where [`Isolation::masks`].
     pub read_only: Vec<PathBuf>,
     pub private: Option<Private>,
+    /// So many bytes of memory it may take with all that it starts, where the hub has control groups ([`crate::cgroup`]).
+    pub memory_max: Option<u64>,
     pub isolation: Isolation,
     /// A longer line of its output is thrown away.
     pub line_bytes_max: usize,
@@ -60,6 +62,7 @@ impl Launch {
             masked: Vec::new(),
             read_only: Vec::new(),
             private: None,
+            memory_max: None,
             isolation,
             line_bytes_max: LINE_BYTES_MAX,
             stderr_tail_bytes: STDERR_TAIL_BYTES,

@@ -1,6 +1,8 @@
 //! Agents: how their processes are started, watched and ended, and how one talks to them.
 
 pub mod agent;
+#[cfg(target_os = "linux")]
+pub mod cgroup;
 pub mod deputy;
 pub mod dialogue;
 pub mod drivers;
@@ -9,6 +11,8 @@ pub mod launch;
 pub mod launcher;
 pub mod launches;
 pub mod lines;
+#[cfg(target_os = "linux")]
+mod mounts;
 pub mod process;
 #[cfg(target_os = "linux")]
 mod processes;

@@ -223,6 +223,7 @@ impl Supervisor {
         let launches = self.launches.clone();
         let watch = async move {
             let exited = watched.until_exited(wanted).await;
+            remove_group(&watched.id);
             // A note that cannot be removed is found by the next hub, which finds no process with it.
             let _ = launches.end(&watched.id);
             exited_sender.send_replace(Some(exited));
@@ -242,6 +243,14 @@ impl Supervisor {
         // Not killed on drop: it sees the end of our side, and has its work to do then.
         command.into()
     }
+}
+
+/// Removes the control group of a launch of which nothing is left.
+fn remove_group(id: &str) {
+    #[cfg(target_os = "linux")]
+    crate::cgroup::Group::of(id).inspect(crate::cgroup::Group::remove);
+    #[cfg(not(target_os = "linux"))]
+    let _ = id;
 }
 
 impl std::fmt::Debug for Supervisor {
@@ -343,6 +352,7 @@ impl Watched {
             masked: launch.masked,
             read_only: launch.read_only.into_iter().map(Into::into).collect(),
             private: launch.private.map(|private| (private.directory.into(), private.files)),
+            memory_max: launch.memory_max,
             joins_stderr: launch.joins_stderr,
         });
         if let Some(requests) = &mut self.requests {

@@ -33,6 +33,8 @@ pub(crate) struct Order {
     pub(crate) read_only: Vec<OsString>,
     /// A directory of its own, and what is written there.
     pub(crate) private: Option<(OsString, Vec<PrivateFile>)>,
+    /// So many bytes of memory it may take, where it has a control group.
+    pub(crate) memory_max: Option<u64>,
     /// Whether its stderr goes where its output goes.
     pub(crate) joins_stderr: bool,
 }

@@ -9,6 +9,7 @@ pub mod config;
 pub mod held;
 pub mod hub;
 pub mod listen;
+mod outlive;
 pub(crate) mod plain;
 pub mod prices;
 pub mod programs;

@@ -29,7 +29,7 @@ use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
 use crate::telemetry::{Sources, Telemetry, Traces};
-use crate::{agents, secret, tasks, work};
+use crate::{agents, outlive, secret, tasks, work};
 
 /// How long connections may take to finish when the hub ends.
 const DOORS_PATIENCE: Duration = Duration::from_secs(5);
@@ -64,8 +64,7 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
-    // Whatever else dies when memory runs out, the log has its writer. Only root may ask for this.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "-500");
+    outlive::prepare(&configuration.settings.isolation);
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let state = config::state_root().ok();
     let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())

@@ -238,6 +238,16 @@ pub struct Isolation {
     /// that there is
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require: Option<Required>,
+    /// So much memory an agent may take with everything that it starts, in MiB; it holds where the hub has a control group of
+    /// its own (docs/security.md), and `teamster up` says so where it does not
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<Whole<64, 16_000_000>>,
+}
+
+impl Isolation {
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        self.memory_mb.map(|mb| u64::from(mb.get()) << 20)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -17,9 +17,15 @@ use rustix::process::{
 };
 
 use super::NotHeld;
+#[cfg(target_os = "linux")]
+use super::limits::PROCESSES_MAX;
+#[cfg(target_os = "linux")]
+use crate::cgroup::Group;
 use crate::isolation::{Failure, Step};
 use crate::launch::PrivateFile;
 use crate::launches;
+#[cfg(target_os = "linux")]
+use crate::launches::MARK;
 use crate::process;
 #[cfg(target_os = "linux")]
 use crate::processes;
@@ -48,6 +54,8 @@ pub(super) fn keep(
     let handed = wire::take_over(control)?;
     let mut hub = BufReader::new(control.try_clone()?);
     let Some(order) = wire::hear::<Order>(&mut hub)? else { return Ok(()) };
+    #[cfg(target_os = "linux")]
+    let group = join_group(order.memory_max)?;
     match reach {
         #[cfg(target_os = "linux")]
         Reach::Namespace => {
@@ -67,7 +75,16 @@ pub(super) fn keep(
     let program = start(order, handed)?;
     // From here on nothing may end us but the end of everything. If the hub is gone, listening tells.
     let _ = wire::say(control, &Report::Started);
-    let keeper = Keeper { control, program, reach, linger, note, status: Mutex::new(None) };
+    let keeper = Keeper {
+        control,
+        program,
+        reach,
+        linger,
+        note,
+        #[cfg(target_os = "linux")]
+        group,
+        status: Mutex::new(None),
+    };
     std::thread::scope(|scope| {
         let listener = std::thread::Builder::new().spawn_scoped(scope, || keeper.listen(&mut hub));
         if listener.is_err() {
@@ -75,6 +92,15 @@ pub(super) fn keep(
         }
         keeper.reap()
     })
+}
+
+/// Enters the control group of this launch, if the hub has such groups. It must be done before the groups are read-only.
+#[cfg(target_os = "linux")]
+fn join_group(memory_max: Option<u64>) -> Result<Option<Group>, Failure> {
+    let launch = std::env::var_os(MARK).unwrap_or_default();
+    let Some(group) = Group::of(&launch.to_string_lossy()) else { return Ok(None) };
+    group.join(PROCESSES_MAX, memory_max).map_err(Failure::at(Step::Group))?;
+    Ok(Some(group))
 }
 
 /// Writes what only the program may read.
@@ -101,6 +127,7 @@ fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
         masked: _,
         read_only: _,
         private: _,
+        memory_max: _,
     } = order;
     let Handed { stdin, stdout } = handed;
     if !Path::new(&directory).is_dir() {
@@ -122,6 +149,10 @@ fn start(order: Order, handed: Handed) -> Result<Pid, Failure> {
     Ok(Pid::from_child(&started))
 }
 
+/// What an agent's stderr ends with when the kernel has killed a process of it.
+#[cfg(target_os = "linux")]
+const OUT_OF_MEMORY: &str = "teamster: the agent took more memory than its control group allows, so the kernel killed a process of it";
+
 struct Keeper<'a> {
     control: &'a UnixStream,
     program: Pid,
@@ -130,6 +161,8 @@ struct Keeper<'a> {
     linger: Duration,
     /// Where it is noted that nothing is left, if we can see that.
     note: Option<File>,
+    #[cfg(target_os = "linux")]
+    group: Option<Group>,
     /// How the program ended, once it was reaped. Nothing is reaped or signalled without this lock, so that no signal
     /// reaches a stranger that got the number of a process of ours.
     status: Mutex<Option<Status>>,
@@ -200,6 +233,11 @@ impl Keeper<'_> {
                 Some(0)
             }
         };
+        #[cfg(target_os = "linux")]
+        if self.group.as_ref().is_some_and(Group::ran_out_of_memory) {
+            // Our stderr is the agent's, of which the hub shows the end.
+            let _ = writeln!(std::io::stderr(), "{OUT_OF_MEMORY}");
+        }
         if n_left == Some(0) {
             launches::note_gone(self.note.as_ref());
         }

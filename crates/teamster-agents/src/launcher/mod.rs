@@ -5,6 +5,7 @@
 //! which reaps what the agent leaves behind. Elsewhere there is one.
 
 mod keeper;
+mod limits;
 #[cfg(target_os = "linux")]
 mod namespaces;
 
@@ -65,6 +66,7 @@ pub fn run(part: Part, lingers: bool) -> io::Result<()> {
     }
     close_strangers();
     prefer_to_die();
+    limits::leave_no_core();
     // Before the directory that it is in is hidden.
     let note = launches::own_note();
     // Signals from the hub's terminal are not for us, and the agent has no business with that terminal.

@@ -27,10 +27,11 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::{INIT, NotHeld, VERB};
+use super::{INIT, NotHeld, VERB, limits};
 use crate::isolation::{Failure, Step};
 use crate::launch::{Identity, Mask};
 use crate::launches::{self, MARK};
+use crate::mounts;
 use crate::process;
 use crate::wire::{self, Handed, Report};
 
@@ -82,6 +83,7 @@ fn enter() -> Result<(), Failure> {
     // Who may not make them alone may do so in a user namespace, if the machine allows that.
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(namespaces | CloneFlags::CLONE_NEWUSER).map_err(Failure::at(Step::Namespaces))?;
+    limits::limit_processes_of_user();
     keep_ids(user, group).map_err(Failure::at(Step::Ids))
 }
 
@@ -166,8 +168,10 @@ pub(super) fn furnish(
     mount_change("/", ours_alone).map_err(Failure::at(Step::Proc))?;
     mount("proc", "/proc", "proc", HARMLESS, None).map_err(Failure::at(Step::Proc))?;
     if geteuid().is_root() {
+        limits::limit_processes_here().map_err(Failure::at(Step::Proc))?;
         guard_kernel().map_err(Failure::at(Step::Proc))?;
     }
+    guard_devices().map_err(Failure::at(Step::Proc))?;
     let read_only: Vec<&Path> = read_only.iter().map(Path::new).collect();
     let places = masked.iter().map(|mask| Path::new(&mask.directory));
     pin(places.chain(read_only.iter().copied()))?;
@@ -198,6 +202,29 @@ fn guard_kernel() -> io::Result<()> {
     there.try_for_each(protect)
 }
 
+/// Makes `/sys` read-only with all that is mounted in it: it has settings of the kernel that start programs
+/// (`uevent_helper`), and the control groups, which belong to the hub's user.
+fn guard_devices() -> io::Result<()> {
+    let sys = Path::new("/sys");
+    if !sys.exists() {
+        return Ok(());
+    }
+    mount_bind_recursive(sys, sys)?;
+    let inside = mounts::all()?.into_iter().map(|mount| mount.path);
+    for path in inside.filter(|path| path.starts_with(sys)).collect::<BTreeSet<_>>() {
+        match make_read_only(&path) {
+            // What we cannot reach, the agent cannot either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_seen(&path) => {}
+            made => made?,
+        }
+    }
+    Ok(())
+}
+
+fn is_seen(path: &Path) -> bool {
+    statvfs(path).is_ok()
+}
+
 /// Names the path at which something failed.
 fn at<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> Failure {
     let path = path.display().to_string();
@@ -218,6 +245,11 @@ fn pin<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
 /// Makes a path unchangeable from here.
 fn protect(path: &Path) -> io::Result<()> {
     mount_bind_recursive(path, path)?;
+    make_read_only(path)
+}
+
+/// Makes what is mounted at a path read-only from here.
+fn make_read_only(path: &Path) -> io::Result<()> {
     Ok(mount_remount(path, locked_flags(path)? | MountFlags::BIND | MountFlags::RDONLY, c"")?)
 }
 

@@ -87,6 +87,7 @@ async fn launch_here(
         launch.environment.extend(asking.map(|(name, value)| (name.into(), value.into())));
     }
     shared.guarded.keep(&mut launch);
+    launch.memory_max = settings.isolation.memory_bytes();
     launch.passed_on.extend(team.iter().flat_map(|team| &team.pass).map(ToString::to_string));
     let session = session.filter(|_| program.load_session);
     let mut begin = beginning((shared, agent, role), &shared.url, directory, secret, session);

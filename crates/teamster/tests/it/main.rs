@@ -4,6 +4,7 @@ mod agents;
 mod bad_input;
 mod cli;
 mod configuration;
+mod control_groups;
 mod crash;
 mod denials;
 mod disk;

@@ -328,6 +328,8 @@ async fn ordinary_user() {
     } else {
         assert_sees_nothing(Path::new(&directory)).await;
         assert_moves_nothing(Path::new(&directory)).await;
+        let mut agent = World::new().launch(shell(PROCESSES, Isolation::Namespaces)).await;
+        assert!(rest(&mut agent).await.contains(" 4096 "));
         println!("inside: an ordinary user was tried");
     }
 }
@@ -377,6 +379,60 @@ async fn agents_die_before_the_hub_when_memory_runs_out() {
         let mut agent = world.launch(shell("cat /proc/self/oom_score_adj", isolation)).await;
         assert_eq!(rest(&mut agent).await, "500\n", "{isolation}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_change_the_control_groups() {
+    let script = "for group in /sys/fs/cgroup /sys/fs/cgroup/*/; do \
+                    mkdir $group/it-was-here 2>/dev/null && rmdir $group/it-was-here && echo made one; \
+                  done; echo tried";
+    let world = World::new();
+    let is_root = rustix::process::geteuid().is_root();
+    for isolation in offered(STRONG).await {
+        let mut agent = world.launch(shell(script, isolation)).await;
+        let said = rest(&mut agent).await;
+        match isolation.masks() {
+            true => assert_eq!(said, "tried\n"),
+            // The control, where there are groups to be made by us.
+            false if is_root && Path::new("/sys/fs/cgroup/unified").is_dir() => {
+                assert!(said.starts_with("made one\n"), "{said}");
+            }
+            false => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_may_have_so_many_processes_and_leaves_no_core() {
+    // What limits root is the namespace's own only in newer kernels.
+    let script = format!("ulimit -c; {PROCESSES}; echo \" $(cat /proc/sys/kernel/pid_max) \"");
+    let world = World::new();
+    let highest = std::fs::read_to_string("/proc/sys/kernel/pid_max").expect("there is a /proc");
+    for isolation in offered(STRONG).await {
+        let mut agent = world.launch(shell(&script, isolation)).await;
+        let said = rest(&mut agent).await;
+        let mut said = said.lines();
+        assert_eq!(said.next(), Some("0"), "{isolation}");
+        if isolation.masks() {
+            let limits: Vec<&str> = said.collect();
+            assert!(
+                limits.iter().any(|line| line.contains(" 4096 ")) || is_older_root(),
+                "{isolation}: {limits:?}"
+            );
+        }
+    }
+    let after = std::fs::read_to_string("/proc/sys/kernel/pid_max").expect("there is a /proc");
+    assert_eq!(after, highest, "the machine's own setting stays as it is");
+}
+
+/// Prints how many processes its user may have.
+const PROCESSES: &str = "grep 'Max processes' /proc/self/limits";
+
+fn is_older_root() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("there is a /proc");
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse().unwrap_or(0_u32));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    rustix::process::geteuid().is_root() && version < (6, 14)
 }
 
 /// Arguments can be read by everyone on the machine.
