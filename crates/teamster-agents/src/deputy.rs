@@ -1,13 +1,15 @@
 //! A deputy: a process of ours, held by a launcher as an agent is, that runs commands for the hub. It is for commands that
 //! may start programs which agents have named, such as git in a repository of theirs: those see no more than agents do. One
-//! launch for each would be too dear.
+//! launch for each would be too dear. It also handles files at paths that others name, for the same reason.
 
 mod command;
+mod files;
 mod frames;
 mod inside;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +24,8 @@ use tokio::time::{sleep, timeout};
 pub use self::command::{
     Command, How, INPUT_BYTES_MAX, Output, STDERR_BYTES_MAX, STDOUT_BYTES_MAX,
 };
-use self::frames::{Answer, Frames, Request, frame};
+pub use self::files::FileTask;
+use self::frames::{Answer, Frames, Request, Work, frame};
 pub(crate) use self::inside::serve;
 use crate::isolation::Isolation;
 use crate::launch::{Grace, LINGER, Launch, Terminate};
@@ -37,6 +40,8 @@ const LIFE: Duration = Duration::from_secs(60);
 const UNDER_WAY_MAX: usize = 16;
 /// A deputy that has not ended a command so long after its time limit never will.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A deputy that has not handled a file by then hangs, perhaps in a file system of an agent's.
+const FILE_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// It ends with its input; what it does then is killed with it.
 const GRACE: Grace =
     Grace { after_stdin: LINGER, terminate: Terminate::Program, after_terminate: Duration::ZERO };
@@ -59,6 +64,11 @@ pub enum Error {
 /// Runs a command as a process of our own, with our rights: for whoever is no hub.
 pub async fn run_here(command: Command) -> Result<Output, Error> {
     command::run(command).await.map_err(|error| Error::NotStarted(error.to_string()))
+}
+
+/// Handles files as a process of our own, with our rights: for whoever is no hub.
+pub fn file_here(task: &FileTask) -> io::Result<Vec<u8>> {
+    files::perform(task)
 }
 
 /// Has commands run, by a process that is started when it is needed.
@@ -97,11 +107,28 @@ impl Deputy {
         if command.input.len() > INPUT_BYTES_MAX {
             return Err(Error::InputTooLong(command.input.len()));
         }
+        let (input, time_limit) = (std::mem::take(&mut command.input), command.time_limit);
+        self.have_done(Work::Command(command), input, time_limit).await
+    }
+
+    /// Handles a file. Returns what was read, if something was.
+    pub async fn file(&self, task: FileTask) -> io::Result<Vec<u8>> {
+        match self.have_done(Work::File(task), Vec::new(), FILE_TIME_LIMIT).await {
+            Ok(output) => Ok(output.stdout),
+            Err(Error::NotStarted(why)) => Err(io::Error::other(why)),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    async fn have_done(
+        &self,
+        work: Work,
+        input: Vec<u8>,
+        time_limit: Duration,
+    ) -> Result<Output, Error> {
         // It is never closed.
         let _room = self.room.acquire().await;
-        let (input, time_limit) = (std::mem::take(&mut command.input), command.time_limit);
-        let command = Box::new(command);
-        let mut request = Request::Run { id: 0, command };
+        let mut request = Request::Do { id: 0, work: Box::new(work) };
         for _ in 0..TRIES_MAX {
             let line = self.line().await?;
             if let Some(answer) = line.ask(&mut request, &input).await? {
@@ -225,7 +252,7 @@ impl Line {
         input: &[u8],
     ) -> Result<Option<Awaited>, Error> {
         let number = self.n_asked.fetch_add(1, Ordering::Relaxed);
-        if let Request::Run { id, .. } = request {
+        if let Request::Do { id, .. } = request {
             *id = number;
         }
         let frame = frame(request, [input, &[]]);

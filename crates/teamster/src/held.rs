@@ -5,13 +5,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use teamster_agents::deputy::{self, Command, Deputy, Output};
+use teamster_agents::deputy::{self, Command, Deputy, FileTask, Output};
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launch::{Launch, Mask};
 use teamster_agents::launches::Launches;
 use teamster_agents::supervisor::{self, Supervisor};
 
-use crate::config::DataFiles;
+use crate::config::{self, DataFiles};
+use crate::system_programs::SystemPrograms;
 use crate::{secret, tasks};
 
 /// A person has some roles, and links to some of them.
@@ -27,6 +28,8 @@ pub struct Guarded {
     worktrees: PathBuf,
     /// They cannot change it: the hub reads it again at once, and it says what they may.
     configuration: Option<PathBuf>,
+    /// They cannot replace those that the hub runs.
+    programs: SystemPrograms,
 }
 
 impl Guarded {
@@ -39,11 +42,17 @@ impl Guarded {
     ) -> std::io::Result<Self> {
         let state = state.and_then(|state| Mask::of(state).ok());
         let is_inside = state.as_ref().is_some_and(|state| state.covers(data.directory()));
+        let worktrees = data.worktrees("");
+        if is_inside {
+            // What is not there when a program starts stays hidden from it. Where we cannot make it, nobody works there.
+            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&worktrees);
+        }
         let own = if is_inside { None } else { Some(Mask::of(data.directory())?) };
         Ok(Self {
             masked: state.into_iter().chain(own).collect(),
-            worktrees: data.worktrees(""),
+            worktrees,
             configuration: configuration.map(Path::to_owned),
+            programs: SystemPrograms::find(config::search_path()),
         })
     }
 
@@ -52,6 +61,7 @@ impl Guarded {
         let masked = self.masked.iter().cloned();
         launch.masked = masked.map(|mask| mask.except(&self.worktrees)).collect();
         launch.read_only = self.configuration.as_deref().map(unchangeable).unwrap_or_default();
+        launch.read_only.extend(self.programs.within_reach());
     }
 }
 
@@ -78,12 +88,15 @@ fn unchangeable(directory: &Path) -> Vec<PathBuf> {
 
 /// Runs commands in directories where agents work.
 #[derive(Debug, Clone)]
-pub struct Held(Option<Arc<Deputy>>);
+pub struct Held {
+    deputy: Option<Arc<Deputy>>,
+    programs: SystemPrograms,
+}
 
 impl Held {
     /// Runs them with our own rights: for a person, who could do so too.
     pub fn here() -> Self {
-        Self(None)
+        Self { deputy: None, programs: SystemPrograms::find(config::search_path()) }
     }
 
     /// Has them held as agents are, and noted where the hub looks for what an earlier one left.
@@ -97,26 +110,45 @@ impl Held {
             tasks::spawn(name, task);
         });
         let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
+        let programs = guarded.programs.clone();
         let launch = move |isolation: Isolation| {
             let id = format!("deputy-{:016x}", secret::nonce() >> 64);
             let mut launch = Launch::new(id, "", isolation);
             guarded.keep(&mut launch);
             launch
         };
-        Self(Some(Arc::new(Deputy::new(supervisor, launch))))
+        Self { deputy: Some(Arc::new(Deputy::new(supervisor, launch))), programs }
+    }
+
+    /// Returns the programs that the hub itself runs.
+    pub fn programs(&self) -> &SystemPrograms {
+        &self.programs
+    }
+
+    /// Returns a command of git, to be run in a directory.
+    pub fn git(&self, directory: impl Into<PathBuf>) -> Command {
+        Command::new(self.programs.git(), directory)
     }
 
     /// Runs a command to its end. If this is given up, it is killed.
     pub async fn run(&self, command: Command) -> Result<Output, deputy::Error> {
-        match &self.0 {
+        match &self.deputy {
             Some(deputy) => deputy.run(command).await,
             None => deputy::run_here(command).await,
         }
     }
 
+    /// Handles a file at a path that others name. Returns what was read, if something was.
+    pub async fn file(&self, task: FileTask) -> std::io::Result<Vec<u8>> {
+        match &self.deputy {
+            Some(deputy) => deputy.file(task).await,
+            None => deputy::file_here(&task),
+        }
+    }
+
     /// Ends what is left of it, for a hub that ends.
     pub async fn end(&self) {
-        if let Some(deputy) = &self.0 {
+        if let Some(deputy) = &self.deputy {
             deputy.end().await;
         }
     }

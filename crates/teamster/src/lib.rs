@@ -2,6 +2,7 @@
 
 pub mod agents;
 pub mod api;
+pub(crate) mod beneath;
 pub mod cli;
 pub mod client;
 pub mod clock;
@@ -19,6 +20,7 @@ mod scripted_agent;
 pub mod secret;
 pub mod serve;
 pub mod settings;
+pub mod system_programs;
 pub mod tasks;
 pub mod telemetry;
 pub mod work;

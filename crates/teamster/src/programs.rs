@@ -250,9 +250,17 @@ pub(crate) fn on_path(command: &str, search_path: &[PathBuf]) -> Option<PathBuf>
     if command.is_absolute() {
         return Some(command.to_owned()).filter(is_program);
     }
+    candidates(command, search_path).next()
+}
+
+/// Returns the files that a name can mean, in the order in which they are searched.
+pub(crate) fn candidates(
+    name: impl AsRef<Path>,
+    search_path: &[PathBuf],
+) -> impl Iterator<Item = PathBuf> {
     // A directory that depends on where we are could be anybody's.
     let directories = search_path.iter().filter(|directory| directory.is_absolute());
-    directories.map(|directory| directory.join(command)).find(is_program)
+    directories.map(move |directory| directory.join(&name)).filter(is_program)
 }
 
 impl Program {

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use teamster_agents::deputy::Command;
-
 use crate::held::Held;
 
 /// The directory that `teamster up` was given.
@@ -45,7 +43,7 @@ impl Project {
 
     /// Returns the short hash of the current commit, if this is a git repository with one and git is installed.
     pub async fn commit(&self) -> Option<String> {
-        let git = Command::new("git", &self.directory).args(["rev-parse", "--short", "HEAD"]);
+        let git = self.held.git(&self.directory).args(["rev-parse", "--short", "HEAD"]);
         let output = tokio::time::timeout(GIT_PATIENCE, self.held.run(git)).await.ok()?.ok()?;
         let is_ok = output.is_ok();
         let hash = String::from_utf8(output.stdout).ok()?.trim().to_owned();

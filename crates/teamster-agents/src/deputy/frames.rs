@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::command::{Command, How};
+use super::files::FileTask;
 
 /// Arguments and environment, which the kernel limits to some megabytes together; JSON writes bytes as numbers.
 const HEADER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -17,10 +18,17 @@ const READ_BYTES: usize = 64 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// What it can read follows.
-    Run { id: u64, command: Box<Command> },
+    /// What a command can read follows.
+    Do { id: u64, work: Box<Work> },
     /// Nobody waits for it any more.
     GiveUp { id: u64 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Work {
+    Command(Command),
+    File(FileTask),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

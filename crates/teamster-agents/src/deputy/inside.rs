@@ -12,8 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::timeout;
 
-use super::command::{self, INPUT_BYTES_MAX, Output};
-use super::frames::{Answer, Frames, Request, frame};
+use super::command::{self, How, INPUT_BYTES_MAX, Output};
+use super::files;
+use super::frames::{Answer, Frames, Request, Work, frame};
 use crate::launch::LINGER;
 
 /// Plays the deputy on its standard input and output.
@@ -45,9 +46,8 @@ async fn answer_all(
                         handle.abort();
                     }
                 }
-                Some((Request::Run { id, mut command }, input)) => {
-                    command.input = input.into();
-                    let (run, handle) = abortable(command::run(*command));
+                Some((Request::Do { id, work }, input)) => {
+                    let (run, handle) = abortable(perform(*work, input.into()));
                     handles.insert(id, handle);
                     under_way.push(async move { (id, run.await) });
                 }
@@ -66,6 +66,16 @@ async fn answer_all(
     // The hub may have died. What is half done could be in everybody's way.
     let _ = timeout(LINGER, async { while under_way.next().await.is_some() {} }).await;
     Ok(())
+}
+
+async fn perform(work: Work, input: Vec<u8>) -> io::Result<Output> {
+    match work {
+        Work::Command(command) => command::run(command::Command { input, ..command }).await,
+        Work::File(task) => {
+            let stdout = files::perform(&task)?;
+            Ok(Output { how: How::Code(0), stdout, stderr: Vec::new() })
+        }
+    }
 }
 
 fn answer(id: u64, ended: io::Result<Output>) -> io::Result<Vec<u8>> {
@@ -112,7 +122,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let run = |id, script: &str| {
             let command = Command::new("sh", directory.path()).args(["-c", script]);
-            frame(&Request::Run { id, command: Box::new(command) }, [&[], &[]]).unwrap()
+            frame(&Request::Do { id, work: Box::new(Work::Command(command)) }, [&[], &[]]).unwrap()
         };
         let (mut hub, requests) = tokio::io::duplex(64 * 1024);
         let quick = "while ! test -e begun; do sleep 0.01; done";

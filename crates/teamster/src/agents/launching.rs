@@ -148,7 +148,7 @@ async fn launch_there(
         };
         order.prepare(driver.prepare(&begin, &private));
         let id = launch_id(agent, nonce);
-        let launch = Launch::new(id, "ssh", shared.isolation().await?);
+        let launch = Launch::new(id, shared.hub.held().programs().ssh(), shared.isolation().await?);
         match remote::start(shared, agent, launch, &order, port).await {
             Ok((started, directory)) => {
                 // Where it really is, which the program is told.

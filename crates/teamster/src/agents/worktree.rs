@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use teamster_agents::deputy::{Command, How};
+use teamster_agents::deputy::{Command, FileTask, How};
 use teamster_core::TeamName;
 use teamster_core::conversation::Conversation;
 use tokio::sync::Mutex;
@@ -47,7 +47,8 @@ pub(super) async fn ensure(
         return Ok(directory);
     }
     let parent = path.parent().ok_or("a worktree cannot be the root directory")?;
-    std::fs::create_dir_all(parent)
+    held.file(FileTask::make_directory(parent))
+        .await
         .map_err(|error| format!("cannot make {}: {error}", parent.display()))?;
     // What was removed by hand is in git's way.
     git(held, repository, &["worktree".as_ref(), "prune".as_ref()]).await?;
@@ -76,7 +77,7 @@ pub(super) fn branch(team: &TeamName, conversation: &Conversation, path: &Path) 
 }
 
 async fn git(held: &Held, repository: &Path, args: &[&Path]) -> Result<String, String> {
-    let command = Command { time_limit: PATIENCE, ..Command::new("git", repository).args(args) };
+    let command = Command { time_limit: PATIENCE, ..held.git(repository).args(args) };
     let run = held.run(command).await;
     let output = run.map_err(|error| format!("git failed: {:#}", anyhow::Error::from(error)))?;
     match output.how {

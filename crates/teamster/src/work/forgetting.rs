@@ -1,9 +1,12 @@
 //! Forgetting a run: what it left in its repository is removed, unless somebody's work would be lost with it.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
+use teamster_agents::deputy::FileTask;
 use teamster_core::RunName;
 use teamster_core::run::Run;
 
@@ -61,7 +64,7 @@ pub(crate) async fn forget(
     // Where there is no repository, nothing was kept in one.
     let Some(main) = main else { return Ok(Removed::default()) };
     let _lock = lock(&main).await;
-    let trees = worktrees_in(&worktrees(data, name));
+    let trees = worktrees_in(held, &worktrees(data, name)).await;
     let git = |error: GitError| Problem::Git(error.to_string());
     if !force {
         let work = unmerged(&main, name, &trees).await.map_err(git)?;
@@ -69,7 +72,7 @@ pub(crate) async fn forget(
             return Err(Problem::Unmerged { run: name.clone(), work });
         }
     }
-    remove(&main, data, name, trees).await.map_err(git)
+    remove((held, &main), data, name, trees).await.map_err(git)
 }
 
 async fn lock(main: &Tree) -> Option<Locking> {
@@ -83,9 +86,11 @@ async fn lock(main: &Tree) -> Option<Locking> {
     None
 }
 
-fn worktrees_in(root: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+/// Returns the worktrees of a run. Agents can put a link in their place, to what only the hub may remove.
+async fn worktrees_in(held: &Held, root: &Path) -> Vec<PathBuf> {
+    let names = held.file(FileTask::list(root)).await.unwrap_or_default();
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut found: Vec<PathBuf> = names.map(|name| root.join(OsStr::from_bytes(name))).collect();
     found.sort_unstable();
     found
 }
@@ -109,7 +114,7 @@ async fn unmerged(main: &Tree, name: &RunName, trees: &[PathBuf]) -> Result<Vec<
 }
 
 async fn remove(
-    main: &Tree,
+    (held, main): (&Held, &Tree),
     data: &DataFiles,
     name: &RunName,
     trees: Vec<PathBuf>,
@@ -119,14 +124,14 @@ async fn remove(
         // What git does not know as a worktree was moved out of the way once.
         let done = match main.remove_worktree_and_all(&tree).await {
             Ok(()) => Ok(()),
-            Err(_) => std::fs::remove_dir_all(&tree),
+            Err(_) => held.file(FileTask::remove_all(&tree)).await.map(drop),
         };
         match done {
             Ok(()) => removed.worktrees.push(tree),
             Err(error) => removed.kept.push(format!("{} ({error})", tree.display())),
         }
     }
-    let _ = std::fs::remove_dir(worktrees(data, name));
+    let _ = held.file(FileTask::remove_directory(&worktrees(data, name))).await;
     let (branches, in_use) = main.remove_branches(&kept(name)).await?;
     removed.branches = branches;
     let in_use = in_use.into_iter().map(|branch| format!("{branch} (a worktree is on it)"));

@@ -8,9 +8,10 @@ mod worktrees;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use teamster_agents::deputy::FileTask;
 
 pub(super) use self::apart::{Anchors, Apart};
 use crate::held::Held;
@@ -201,7 +202,7 @@ impl Tree {
             self.with_index(&index, ["write-tree"]).await
         };
         let tree = tree.await;
-        let _ = std::fs::remove_file(&index);
+        let _ = self.held.file(FileTask::remove(&index)).await;
         Ok(tree?.into())
     }
 
@@ -417,7 +418,7 @@ impl Tree {
             self.with_index(&index, ["write-tree"]).await
         };
         let tree = made.await;
-        let _ = std::fs::remove_file(&index);
+        let _ = self.held.file(FileTask::remove(&index)).await;
         tree
     }
 
@@ -470,8 +471,14 @@ impl Tree {
         let args = ["diff", "--name-only", "--diff-filter=U", "-z"].map(OsStr::new);
         let open = self.git_raw(None, &args).await?;
         let open = open.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        let marked = open.filter(|path| has_marks(&self.root.join(bytes_os(path))));
-        Ok(marked.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+        let mut marked = Vec::new();
+        for path in open {
+            let file = FileTask::read(&self.root.join(bytes_os(path)), MARKED_BYTES_MAX);
+            if self.held.file(file).await.is_ok_and(|text| has_marks(&text)) {
+                marked.push(String::from_utf8_lossy(path).into_owned());
+            }
+        }
+        Ok(marked)
     }
 
     /// Returns what is to be written down of how everything is before an iteration. The files have a name in the repository
@@ -557,9 +564,10 @@ impl Tree {
         let scratch = real.with_file_name(name);
         // A repository without a commit has none. What changed in the same moment in which the index was written is known
         // by the index being no newer than the file, so the copy must not be.
-        if copy_plain(&real, &scratch).is_err() {
+        // Git names it, so the hub does not open it itself: git could have been told the place of the operator's token.
+        if self.held.file(FileTask::copy(&real, &scratch)).await.is_err() {
             // Without its times, git reads every file.
-            let _ = std::fs::remove_file(&scratch);
+            let _ = self.held.file(FileTask::remove(&scratch)).await;
         }
         Ok(scratch)
     }
@@ -570,20 +578,6 @@ impl Tree {
             None => self.root.join(self.git(["rev-parse", "--git-path", "index"]).await?),
         })
     }
-}
-
-/// Copies a file, with its time. Not what a link leads to: an agent could have made one to where only the hub can read.
-fn copy_plain(from: &Path, to: &Path) -> std::io::Result<()> {
-    let no_link = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let no_link = no_link.bits().cast_signed();
-    let mut from = std::fs::File::options().read(true).custom_flags(no_link).open(from)?;
-    let about = from.metadata()?;
-    if !about.is_file() {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
-    let mut to = std::fs::File::options().write(true).create_new(true).open(to)?;
-    std::io::copy(&mut from, &mut to)?;
-    to.set_modified(about.modified()?)
 }
 
 /// Says whether there is something that is or was a repository. A directory of its name alone is nothing to git either.
@@ -672,14 +666,10 @@ pub(super) fn some_of(files: &[String]) -> String {
     named.join(", ")
 }
 
-/// Says whether a merge has left its marks in a file.
-fn has_marks(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut text = Vec::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(MARKED_BYTES_MAX).read_to_end(&mut text));
+/// Says whether a merge has left its marks in a text.
+fn has_marks(text: &[u8]) -> bool {
     let begins = |mark: &[u8]| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(mark));
-    read.is_ok() && begins(b"<<<<<<< ") && begins(b">>>>>>> ")
+    begins(b"<<<<<<< ") && begins(b">>>>>>> ")
 }
 
 fn bytes_os(bytes: &[u8]) -> OsString {

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use teamster_agents::deputy::FileTask;
 use teamster_core::drive::{self, Drive, WORKERS_MAX};
 use teamster_core::item::{self, NewItem, Priority, Status};
 use teamster_core::iteration::{Ended, Open};
@@ -505,7 +506,7 @@ impl Course<'_> {
         }
         if let Some(above) = self.worktree_path(0).parent() {
             // If nothing is left in it.
-            let _ = std::fs::remove_dir(above);
+            let _ = self.shared.hub.held().file(FileTask::remove_directory(above)).await;
         }
         let anchors: Vec<String> = over
             .flat_map(|worker| ["before", "after", "work"].map(|what| format!("{what}-{worker}")))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use expect_test::expect;
 use teamster::config::DataFiles;
 use teamster::held::{Guarded, Held};
-use teamster_agents::deputy::{Command, Error, How, Output, STDOUT_BYTES_MAX};
+use teamster_agents::deputy::{Command, Error, FileTask, How, Output, STDOUT_BYTES_MAX};
 use teamster_agents::isolation::Isolation;
 use tempfile::TempDir;
 
@@ -142,6 +142,79 @@ async fn commands_see_nothing_of_the_hubs_data_and_cannot_speak_in_its_place() {
     let look = "cat data/operator.token; ls -A data; for file in 0 1; do echo x >/proc/$PPID/fd/$file && echo wrote; done";
     let seen = world.run(look).await;
     assert_eq!(text(&seen.stdout), "", "{seen:?}");
+}
+
+/// Git names files that the hub copies and reads, and an agent can have it name any.
+#[tokio::test]
+async fn files_that_git_names_are_handled_as_agents_see_them() {
+    if offered(&[Isolation::Namespaces]).await.is_empty() {
+        return;
+    }
+    let world = World::new();
+    let (token, copy) = (world.path("data/operator.token"), world.path("copy"));
+    std::fs::write(&token, "the token\n").expect("it can be written");
+    std::os::unix::fs::symlink(world.path("data"), world.path("git")).expect("a link");
+    let tries = || {
+        [token.clone(), world.path("git/operator.token")].into_iter().flat_map(|from| {
+            let aside = world.path("aside");
+            [
+                FileTask::copy(&from, &copy),
+                FileTask::read(&from, 100),
+                FileTask::rename(&from, &aside),
+                FileTask::remove(&from),
+            ]
+        })
+    };
+    for task in tries() {
+        let done = world.held.file(task.clone()).await;
+        assert!(done.is_err(), "{task:?}: {done:?}");
+    }
+    assert!(token.exists() && !copy.exists());
+    let all = FileTask::remove_all(&world.path("data/launches"));
+    let _ = world.held.file(all).await;
+    assert!(world.path("data/launches").exists());
+    // The control: with the hub's own rights each of them does what it says.
+    let first = tries().next().expect("there are some");
+    Held::here().file(first).await.expect("nothing is hidden from it");
+    assert_eq!(std::fs::read_to_string(&copy).expect("it was copied"), "the token\n");
+}
+
+/// A run's worktrees are where agents write, so a link can lead from there to what only the hub may remove.
+#[tokio::test]
+async fn forgetting_a_run_removes_nothing_that_a_link_leads_to() {
+    let project = Project::start("");
+    let output = project.run(&["--iterations", "1"]);
+    assert!(project.commits().len() > 1, "{}", said(&output));
+    let data = project.world.hub.data();
+    let kept = data.join("kept");
+    std::fs::create_dir(&kept).expect("it can be made");
+    let name = format!("{}-worktrees", data.file_name().expect("a name").to_string_lossy());
+    let worktrees = data.with_file_name(name);
+    std::fs::create_dir_all(&worktrees).expect("it can be made");
+    let link = worktrees.join("run-SPEC");
+    std::os::unix::fs::symlink(data, link).expect("a link");
+    project.world.hub.ok(&["run", "forget", "SPEC", "--force"]);
+    assert!(kept.exists());
+}
+
+/// An agent can put a program called git where it is found first.
+#[tokio::test]
+async fn another_git_in_the_way_of_the_hubs_is_not_run() {
+    let mut project = Project::start("");
+    let (bin, ran) = (project.aside("bin"), project.aside("ran"));
+    std::fs::create_dir(&bin).expect("it can be made");
+    let git = project.write_aside("bin/git", &format!("#!/bin/sh\necho >{ran}\nexit 1\n"));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&git, executable).expect("they can be set");
+    let path = format!("{bin}:/usr/local/bin:/usr/bin:/bin");
+    project.world.start_again_with_path(Path::new(&path));
+    let output = project.run(&["--iterations", "1"]);
+    assert!(!Path::new(&ran).exists(), "{}", said(&output));
+    assert!(project.commits().len() > 1, "{}", said(&output));
+    // The control: by its name it is found first.
+    let by_name = Command::new("sh", &project.path).args(["-c", "git status"]).env("PATH", path);
+    Held::here().run(by_name).await.expect("it runs");
+    assert!(Path::new(&ran).exists());
 }
 
 /// An agent cannot read the hub's data, and neither can what it has git start.

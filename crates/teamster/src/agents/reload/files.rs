@@ -90,9 +90,12 @@ impl Wanted {
         }
         let mut directories: BTreeSet<PathBuf> =
             wanted.directories.iter().filter_map(|path| nearest(path)).collect();
-        // What a link leads to is changed elsewhere.
-        let roles = wanted.all_in.iter().flat_map(|directory| markdown_files(directory));
-        let links: Vec<PathBuf> = wanted.files.iter().cloned().chain(roles).collect();
+        // What a link leads to is changed elsewhere. Of a project no link is followed.
+        let users = sources.user.iter().flat_map(|user| {
+            let roles = markdown_files(&user.join("roles"));
+            [user.join(FILE_NAME)].into_iter().chain(roles)
+        });
+        let links: Vec<PathBuf> = users.collect();
         for link in links.iter().filter(|path| path.is_symlink()) {
             if let Ok(real) = std::fs::canonicalize(link) {
                 directories.extend(real.parent().map(Path::to_owned));

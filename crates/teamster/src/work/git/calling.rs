@@ -76,7 +76,9 @@ impl Tree {
         }
         let verb = verb.into_owned();
         let failed = |says: String| GitError::new(&verb, says);
-        let command = Command::new("git", &self.root)
+        let command = self
+            .held
+            .git(&self.root)
             // No hook of the repository, and nobody is asked anything. What else it names runs held.
             .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
             // What an agent writes is committed whatever its line endings.

@@ -1,9 +1,12 @@
 //! The lock that one hub at a time has on a repository. Its file is there only while somebody has it.
 
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::Tree;
+use crate::beneath::Directory;
 
 /// Whoever had the lock may remove its file just when it is opened; so often it is opened again.
 const TRIES_MAX: u32 = 10;
@@ -37,14 +40,12 @@ impl Tree {
     pub(in crate::work) fn lock(&self) -> Locking {
         let Some(common) = &self.common else { return Locking::Impossible };
         let path = common.join("teamster.lock");
-        // An agent may have put a link there.
-        let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        // Git names where it is without links, and an agent may have put one there.
+        let Ok(below) = path.strip_prefix("/") else { return Locking::Impossible };
         for _ in 0..TRIES_MAX {
-            let mut open = std::fs::File::options();
-            let open = open.read(true).write(true).create(true).truncate(false);
-            let Ok(file) = open.custom_flags(no_link).open(&path) else {
-                return Locking::Impossible;
-            };
+            let opened = Directory::open(Path::new("/"))
+                .and_then(|root| root.file(below, OFlags::RDWR | OFlags::CREATE));
+            let Ok(file) = opened else { return Locking::Impossible };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(std::fs::TryLockError::WouldBlock) => return Locking::Taken,

@@ -4,6 +4,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use teamster_agents::deputy::FileTask;
+
 use super::{Base, FILES_MAX, Gathered, GitError, Merged, Message, Tree, index_info, too_many};
 
 impl Tree {
@@ -156,21 +158,22 @@ impl Tree {
         let mut moved = None;
         if path.exists() && !tree.is_of(self).await {
             let aside = path.with_extension(format!("{:08x}", crate::secret::nonce() >> 96));
-            std::fs::rename(path, &aside).map_err(made)?;
+            self.held.file(FileTask::rename(path, &aside)).await.map_err(made)?;
             moved = Some(aside);
         }
         if !path.exists() {
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(made)?;
+                self.held.file(FileTask::make_directory(parent)).await.map_err(made)?;
             }
             self.git(["worktree", "prune"]).await?;
             let path = path.to_string_lossy();
             self.git(["worktree", "add", "--force", "--detach", &path, "HEAD"]).await?;
         }
         // Whoever held it has ended.
-        let _ = std::fs::remove_file(tree.index_file().await?.with_file_name("index.lock"));
+        let lock = tree.index_file().await?.with_file_name("index.lock");
+        let _ = self.held.file(FileTask::remove(&lock)).await;
         // What is not in the last commit is not there either.
-        std::fs::create_dir_all(tree.directory()).map_err(made)?;
+        self.held.file(FileTask::make_directory(&tree.directory())).await.map_err(made)?;
         Ok((tree, moved))
     }
 
@@ -254,7 +257,10 @@ impl Tree {
         let tree = Self { root, is_ours: true, index: None, ..self.clone() };
         match tree.is_of(self).await {
             true => !tree.is_clean().await.unwrap_or(false),
-            false => std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()),
+            false => {
+                let listed = self.held.file(FileTask::list(path)).await;
+                listed.is_ok_and(|names| !names.is_empty())
+            }
         }
     }
 
