@@ -132,10 +132,13 @@ impl Supervisor {
         if self.has_namespaces.load(Ordering::Relaxed) {
             return (Isolation::Namespaces, None);
         }
-        let probe = self.probe(id).await;
-        if probe.namespaces.is_ok() {
+        let namespaces = self.try_out(id, Isolation::Namespaces).await;
+        if namespaces.is_ok() {
             self.has_namespaces.store(true, Ordering::Relaxed);
+            return (Isolation::Namespaces, None);
         }
+        let subreaper = self.try_out(id, Isolation::Subreaper).await;
+        let probe = Probe { namespaces, subreaper };
         (probe.best(), probe.namespaces.err())
     }
 

@@ -7,6 +7,7 @@
 mod drafting;
 mod event;
 mod index;
+mod isolation;
 mod outcome;
 mod parking;
 mod refusal;
@@ -27,6 +28,7 @@ use crate::{Caller, Context, DossierName, PrincipalName, Record, RunName, TeamNa
 
 pub use self::event::{Event, SleepWhy, Why};
 use self::index::Stored;
+pub use self::isolation::Isolation;
 use self::outcome::bounded;
 pub use self::outcome::{Ending, Outcome, Status};
 pub use self::refusal::Refusal;
@@ -145,6 +147,8 @@ pub struct Agent {
     pub session: Option<Arc<str>>,
     /// The program that it began with, which alone can go on with its session.
     pub program: Option<Arc<str>>,
+    /// How its last process that was ready is isolated; unknown of those that an older hub started.
+    pub isolation: Option<Isolation>,
     /// In which incarnation its program was last known to be ready.
     pub ready_in: u32,
     pub started_at: Option<Timestamp>,
@@ -276,6 +280,7 @@ pub enum Command {
         session: String,
         /// Which program it is.
         program: Option<Arc<str>>,
+        isolation: Option<Isolation>,
     },
     /// Says that a turn is about to begin, unless the limits are spent.
     BeginTurn {
@@ -435,13 +440,15 @@ impl Agents {
             | Command::Admit { .. } => {
                 unreachable!("these are decided elsewhere")
             }
-            Command::Begin { id, incarnation, session, program } => {
+            Command::Begin { id, incarnation, session, program, isolation } => {
                 let agent = self.at(id, *incarnation)?;
                 // Whoever wakes one that lasts waits for this.
                 let known = agent.session.as_deref() == Some(session.as_str())
+                    && agent.isolation == *isolation
                     && (agent.is_ready() || !agent.lasts());
                 let (session, program) = (session.as_str().into(), program.clone());
-                let begun = Event::Begun { id: id.clone(), session, program };
+                let begun =
+                    Event::Begun { id: id.clone(), session, program, isolation: *isolation };
                 Ok(if known { Vec::new() } else { vec![begun] })
             }
             Command::BeginTurn { id, incarnation } => {
@@ -706,8 +713,9 @@ impl Agents {
                     agent.deadline = Some(above.map_or(own, |above| own.min(above)));
                 });
             }
-            Event::Begun { id, session, program } => {
+            Event::Begun { id, session, program, isolation } => {
                 self.change(id, |agent| {
+                    agent.isolation = *isolation;
                     agent.session = Some(session.clone());
                     agent.failure = None;
                     agent.program = program.clone();
@@ -753,6 +761,7 @@ impl Agents {
             token: None,
             n_interruptions: 0,
             session: None,
+            isolation: None,
             program: None,
             ready_in: 0,
             started_at: None,

@@ -30,7 +30,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 15;
+pub const SNAPSHOT_FORMAT: u32 = 16;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod waiting;
 pub(crate) use self::agents::ENDED_PAGE;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -45,6 +46,7 @@ use self::waiting::wait_for_event;
 use crate::agents::{Configured, Live, Queue};
 use crate::clock::Clock;
 use crate::hub::Handle;
+use crate::isolation::{Found, Standing};
 use crate::secret;
 use crate::telemetry::{self, Telemetry};
 
@@ -62,6 +64,8 @@ pub struct Api {
     pub queue: Queue,
     pub telemetry: Arc<Telemetry>,
     pub configured: Arc<Configured>,
+    /// How agents are isolated.
+    pub standing: Standing,
 }
 
 /// Who connects with the line that `teamster up` prints.
@@ -69,12 +73,15 @@ pub const DEFAULT_AGENT: &str = "agent";
 
 /// As many things as are told that queued agents wait for.
 const WAITS_SHOWN: usize = 10;
+/// How long it may take to find out how agents are isolated: two launches, on a machine at many times its load.
+const ISOLATION_PATIENCE: Duration = Duration::from_secs(60);
 /// As many commits as one page of the log has.
 const LOG_PAGE: usize = 500;
 
 pub fn router(api: Api) -> Router {
     Router::new()
         .route("/api/status", get(status))
+        .route("/api/isolation", get(isolation))
         .route("/api/tokens", get(tokens).post(create_token))
         .route("/api/tokens/{which}", delete(revoke_token))
         .route("/api/tokens/{which}/grants", post(grant_token))
@@ -214,7 +221,15 @@ async fn status(State(api): State<Api>) -> Json<Value> {
         },
         "questions": state.questions.n_open(), "used": spent(&used(&state)),
         "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
+        "isolation": api.standing.now().map(|found| found.isolation.name()),
     }))
+}
+
+/// How agents are really isolated here, once that is known.
+async fn isolation(State(api): State<Api>) -> Answer {
+    let known = tokio::time::timeout(ISOLATION_PATIENCE, api.standing.known()).await;
+    let unknown = || Problem(StatusCode::SERVICE_UNAVAILABLE, "it is not known yet".into());
+    known.ok().flatten().as_ref().map(Found::to_json).map(Json).ok_or_else(unknown)
 }
 
 /// What queued agents wait for, each thing once.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use teamster_agents::launches::MARK;
 
 use crate::settings::VARIABLES;
 
@@ -132,6 +133,12 @@ pub fn bridge() -> anyhow::Result<(String, String)> {
     Ok((needed(BRIDGE_URL)?, needed(BRIDGE_TOKEN)?))
 }
 
+/// Returns the launch that we are a process of, if an agent of a hub started us.
+pub fn own_launch() -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    variable(MARK).filter(|launch| launch.chars().all(plain))
+}
+
 /// Says whether a variable is set and not empty.
 pub fn is_set(name: &str) -> bool {
     variable(name).is_some()
@@ -227,6 +234,11 @@ impl DataFiles {
         let mut name = self.directory.file_name().unwrap_or_default().to_owned();
         name.push("-worktrees");
         self.directory.with_file_name(name).join(of)
+    }
+
+    /// Notes of what the hub has started.
+    pub fn launches(&self) -> PathBuf {
+        self.directory.join("launches")
     }
 
     /// Which projects' hooks the user trusts. Agents do not see it.

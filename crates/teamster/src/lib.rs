@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod held;
 pub mod hub;
+pub mod isolation;
 pub mod listen;
 mod outlive;
 pub(crate) mod plain;

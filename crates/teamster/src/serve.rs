@@ -25,6 +25,7 @@ use crate::clock::SystemClock;
 use crate::config::{self, DataFiles, write_private};
 use crate::held::{Guarded, Held};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
+use crate::isolation::Standing;
 use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
@@ -52,7 +53,6 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Ready {
     pub file: HubFile,
-    pub agent_token: String,
     pub data: PathBuf,
 }
 
@@ -117,6 +117,7 @@ pub async fn run(
     let configured = Arc::new(agents::Configured::new(handle.clone(), data.clone(), configuration));
     let queue = agents::Queue::new(handle.clone(), clock.clone(), configured.clone());
     let between = Arc::new(work::Between::new(handle.clone(), clock.clone(), &data)?);
+    let standing = Standing::default();
     let runner = agents::Runner::new(agents::Setup {
         hub: handle.clone(),
         log: log.clone(),
@@ -128,6 +129,7 @@ pub async fn run(
         live: live.clone(),
         queue: queue.clone(),
         between: between.clone(),
+        standing: standing.clone(),
     })
     .await?;
     let agents_stop = runner.stopper();
@@ -148,6 +150,7 @@ pub async fn run(
         queue,
         telemetry: telemetry.clone(),
         configured: configured.clone(),
+        standing,
     });
     let router = door::router(served.clone(), api, address.port());
     // Without this, each answer in two pieces would wait 40 ms for the client's acknowledgement.
@@ -180,8 +183,7 @@ pub async fn run(
     tasks::spawn("watch the configuration", configured.watch(agents_stop.stopping()));
 
     write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;
-    let agent_token = crate::client::read_token(&data.agent_token())?;
-    ready(&Ready { file, agent_token, data: data.directory().to_owned() });
+    ready(&Ready { file, data: data.directory().to_owned() });
 
     tokio::select! {
         () = shutdown => tracing::info!("stopping: asked by a signal"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, Draft, Outcome};
+use super::{AgentId, Draft, Isolation, Outcome};
 use crate::compaction::Fate;
 use crate::ids::TokenId;
 use crate::spending::Used;
@@ -27,6 +27,8 @@ pub enum Event {
         session: Arc<str>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         program: Option<Arc<str>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        isolation: Option<Isolation>,
     },
     TurnBegun {
         id: AgentId,
@@ -200,8 +202,10 @@ impl Event {
                 )
             }
             Self::Admitted { id, .. } => Summary::new("take", format!("agent {id} starts")),
-            Self::Begun { id, session, .. } => {
-                Summary::new("take", format!("agent {id} works (session {session})"))
+            Self::Begun { id, session, isolation, .. } => {
+                let isolation =
+                    isolation.map(|by| format!(", isolation {}", by.as_str())).unwrap_or_default();
+                Summary::new("take", format!("agent {id} works (session {session}{isolation})"))
             }
             Self::TurnBegun { id } => Summary::new("take", format!("agent {id} begins a turn")),
             Self::Spent { id, used } => Summary::new("note", format!("agent {id} used {used}")),

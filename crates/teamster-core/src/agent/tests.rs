@@ -818,3 +818,38 @@ fn a_hub_that_is_stopped_in_good_order_costs_nobody_its_second_chance() {
     }
     assert_eq!(given.state.agents.get("coder-2").unwrap().phase, Phase::Running);
 }
+
+#[test]
+fn each_process_is_recorded_with_its_isolation_unless_that_is_known() {
+    let begin = |incarnation, isolation| {
+        let (session, program) = ("s".to_owned(), None);
+        Any::Agent(Command::Begin { id: id("lead-1"), incarnation, session, program, isolation })
+    };
+    let cut_off = Any::Agent(Command::Interrupt {
+        id: id("lead-1"),
+        incarnation: 1,
+        why: "the hub ended".into(),
+        blameless: true,
+    });
+    let mut given = a_team()[..3].to_vec();
+    given.push(("hub", begin(1, Some(Isolation::Namespaces))));
+    check(given.clone(), "hub", begin(1, Some(Isolation::Namespaces)), expect!["nothing"]);
+    given.extend([("hub", cut_off), ("hub", admit("lead-1"))]);
+    check(
+        given.clone(),
+        "hub",
+        begin(2, Some(Isolation::Subreaper)),
+        expect![[r#"{"agent":{"begun":{"id":"lead-1","session":"s","isolation":"subreaper"}}}"#]],
+    );
+    given.push(("hub", begin(2, Some(Isolation::Subreaper))));
+    let mut history = Given::ann_and_bob();
+    for (who, command) in given {
+        history.by(who, command);
+    }
+    let lead = history.state.agents.get("lead-1").unwrap();
+    assert_eq!(lead.isolation, Some(Isolation::Subreaper));
+    // What an older hub recorded says nothing of it.
+    let old = r#"{"begun":{"id":"lead-1","session":"s"}}"#;
+    let old: Event = serde_json::from_str(old).unwrap();
+    assert!(matches!(old, Event::Begun { isolation: None, .. }));
+}

@@ -558,7 +558,16 @@ fn a_conversation_keeps_only_so_much_text_at_hand() {
 fn one_that_wakes_up_is_ready_when_its_program_says_so() {
     let ready = |incarnation| {
         let (id, session) = (id("api-1"), "s".to_owned());
-        ("hub", Any::Agent(agent::Command::Begin { id, incarnation, session, program: None }))
+        (
+            "hub",
+            Any::Agent(agent::Command::Begin {
+                id,
+                incarnation,
+                session,
+                program: None,
+                isolation: None,
+            }),
+        )
     };
     let slept =
         agent::Command::Sleep { id: id("api-1"), incarnation: 1, why: agent::SleepWhy::Idle };
@@ -658,8 +667,13 @@ fn why_there_is_no_answer_steers_no_terminal() {
 }
 
 fn ready(name: &str, incarnation: u32) -> (&'static str, Any) {
-    let begin =
-        agent::Command::Begin { id: id(name), incarnation, session: "s".into(), program: None };
+    let begin = agent::Command::Begin {
+        id: id(name),
+        incarnation,
+        session: "s".into(),
+        program: None,
+        isolation: None,
+    };
     ("hub", Any::Agent(begin))
 }
 

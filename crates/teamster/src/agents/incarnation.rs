@@ -173,6 +173,7 @@ struct Talk<'a> {
     /// It is to go on with an earlier session.
     resumes: bool,
     process: Process,
+    isolation: agent::Isolation,
     /// How its process is ended.
     grace: Grace,
     dialogue: Dialogue<Lines<Receiver>, Stdin>,
@@ -216,7 +217,7 @@ async fn begin<'a>(
     let state = shared.hub.state();
     let team = state.team_of(agent).cloned();
     let launched = launching::launch(shared, agent, role, secret, session).await?;
-    let Launched { driver, begin, started, grace } = launched;
+    let Launched { driver, begin, started, grace, isolation } = launched;
     let Started { process, stdin, stdout } = started;
     if agent.lasts() {
         shared.hub.stderrs().begins(&agent.id, process.clone());
@@ -232,6 +233,7 @@ async fn begin<'a>(
         team,
         resumes: begin.resume.is_some(),
         process,
+        isolation,
         grace,
         dialogue,
         transcript,
@@ -647,7 +649,8 @@ impl Talk<'_> {
                 let session = started.session.clone();
                 self.shared.hub.pids().set(&id, self.process.program_pid());
                 let program = Some(self.role.program.clone());
-                let begin = agent::Command::Begin { id, incarnation, session, program };
+                let isolation = Some(self.isolation);
+                let begin = agent::Command::Begin { id, incarnation, session, program, isolation };
                 self.shared.tell(begin).await;
                 if let Some(came) = self.check_model(&started).await {
                     return Some(came);

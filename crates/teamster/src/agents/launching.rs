@@ -7,13 +7,14 @@ use teamster_agents::agent::{Begin, Bridge, McpServer, Resume, Transport};
 use teamster_agents::drivers::{self, Preparation};
 use teamster_agents::launch::{Grace, Launch, Private, Terminate};
 use teamster_agents::supervisor::Started;
-use teamster_core::agent::Agent;
+use teamster_core::agent::{Agent, Isolation};
 use teamster_core::role::Role;
 
 use super::missing::missing;
 use super::remote::{self, NotThere, Ssh};
 use super::{Shared, worktree};
 use crate::config::{self, BRIDGE_TOKEN, BRIDGE_URL};
+use crate::isolation;
 use crate::programs::{self, Driver, Ends, Program};
 use crate::secret;
 use crate::settings::Mcp;
@@ -29,6 +30,7 @@ pub(super) struct Launched {
     pub(super) begin: Begin,
     pub(super) started: Started,
     pub(super) grace: Grace,
+    pub(super) isolation: Isolation,
 }
 
 /// Starts an agent's program where it belongs.
@@ -97,7 +99,8 @@ async fn launch_here(
     let started = shared.supervisor.launch(launch).await;
     let started = started.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
     let grace = grace(&program);
-    Ok(Launched { driver, begin, started, grace })
+    let isolation = isolation::recorded(started.process.isolation());
+    Ok(Launched { driver, begin, started, grace, isolation })
 }
 
 /// Starts an agent's program on another machine.
@@ -154,7 +157,8 @@ async fn launch_there(
                 // Where it really is, which the program is told.
                 begin.directory = directory;
                 let grace = remote::grace(order.grace);
-                return Ok(Launched { driver, begin, started, grace });
+                let isolation = Isolation::Remote;
+                return Ok(Launched { driver, begin, started, grace, isolation });
             }
             Err(NotThere::Because(why)) => return Err(why),
             Err(NotThere::PortTaken) => {}

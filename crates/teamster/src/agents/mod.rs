@@ -28,7 +28,6 @@ mod worktree;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -61,6 +60,7 @@ use crate::clock::{self, Clock};
 use crate::config::DataFiles;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
+use crate::isolation::{Found, Standing};
 use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Money, Required};
 use crate::work::Between;
@@ -84,6 +84,8 @@ pub struct Setup {
     pub live: Live,
     pub queue: Queue,
     pub between: Arc<Between>,
+    /// Where it is said how agents are isolated.
+    pub standing: Standing,
 }
 
 /// What every incarnation shares.
@@ -95,8 +97,7 @@ struct Shared {
     guarded: Guarded,
     configured: Arc<Configured>,
     supervisor: Supervisor,
-    /// It was said that agents are held by less than namespaces.
-    is_weak: AtomicBool,
+    standing: Standing,
     live: Live,
     between: Arc<Between>,
     resting: Arc<Resting>,
@@ -117,7 +118,7 @@ pub struct Runner {
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
         let Setup { hub, log, clock, data, guarded, url, configured, live, queue, .. } = setup;
-        let between = setup.between;
+        let (between, standing) = (setup.between, setup.standing);
         let launches = Launches::new(data.directory().join("launches"));
         let leftovers = launches.end_leftovers(launches::PATIENCE)?;
         for left in &leftovers {
@@ -137,7 +138,7 @@ impl Runner {
             guarded,
             configured,
             supervisor,
-            is_weak: AtomicBool::new(false),
+            standing,
             live,
             between,
             resting: queue.resting.clone(),
@@ -161,6 +162,11 @@ impl Runner {
     pub async fn run(mut self) {
         let hub = self.shared.hub.clone();
         tasks::spawn("bring late answers", bring_answers(self.shared.clone()));
+        let shared = self.shared.clone();
+        // Not only when the first one is started: people want to know before.
+        tasks::spawn("find out how agents are isolated", async move {
+            let _ = shared.isolation().await;
+        });
         let watch = hub.watch(&Topic::Agents);
         let (stop, failing) = (self.shared.stop.clone(), self.queue.failing.clone());
         let mut configured = self.shared.configured.changes();
@@ -392,18 +398,15 @@ impl Shared {
     async fn isolation(&self) -> Result<Isolation, String> {
         let (best, lacking) =
             self.supervisor.strongest(&format!("probe-{:x}", secret::nonce())).await;
-        let Some(why) = lacking else { return Ok(best) };
-        if self.configured.current().settings.isolation.require == Some(Required::Namespaces) {
-            return Err(format!(
-                "`isolation.require` asks for namespaces, and this machine does not offer them: {why}; `teamster doctor` shows \
-                 what is missing"
-            ));
-        }
+        let require = self.configured.current().settings.isolation.require;
+        let is_required = require == Some(Required::Namespaces);
+        let found = Found { isolation: best, failure: lacking, is_required };
+        let refused = found.refused();
         // Said once, not for each agent.
-        if !self.is_weak.swap(true, Ordering::Relaxed) {
-            tracing::warn!(isolation = %best, %why, "agents can see the hub's processes and files");
+        if self.standing.set(found.clone()) {
+            found.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         }
-        Ok(best)
+        refused.map_or(Ok(best), Err)
     }
 }
 

@@ -44,6 +44,7 @@ fn shown(api: &Api, state: &teamster_core::State, agent: &Agent) -> Value {
         "phase": agent.phase.as_str(), "parent": agent.draft.parent, "drafted_by": agent.drafted_by,
         "drafted_at": agent.drafted_at, "started_at": agent.started_at, "ended_at": agent.ended_at,
         "directory": agent.draft.directory, "incarnation": agent.incarnation, "session": agent.session,
+        "isolation": agent.isolation,
         "can_resume": agent.session.is_some() && state.behaviour(agent).is_some_and(|role| loads_sessions(api, role)),
         "turns": agent.n_turns, "below": agent.n_below, "limits": limits(agent), "used": super::spent(&agent.used),
         "spent": super::spent(&agent.spent), "parked_until": agent.parked.as_ref().map(|parked| parked.until),
@@ -109,6 +110,12 @@ async fn draft(
     // A person wants it tried.
     api.queue.forgive(&done.state, drafted);
     let mut answer = shown(&api, &done.state, drafted);
+    let is_remote = remote::of(&done.state, drafted).is_some();
+    answer["isolation"] = match is_remote {
+        true => json!(agent::Isolation::Remote),
+        // As the next one is started; how it really was is known when it works.
+        false => api.standing.now().map(|found| found.isolation.name()).into(),
+    };
     let configuration = api.configured.current();
     let role = done.state.roles.get(drafted.role.as_str());
     let doubt = role.and_then(|role| agents::doubt(&configuration.settings.programs, role));

@@ -64,7 +64,7 @@ async fn top(State(api): State<Api>, asked: Result<Query<TopQuery>, QueryRejecti
         };
         let doing = doing.map(|text| text.chars().take(DOING_CHARS_MAX).collect::<String>());
         agents.push(json!({
-            "id": agent.id.as_str(), "phase": agent.phase.as_str(), "role": agent.role.as_str(),
+            "id": agent.id.as_str(), "phase": agent.phase.as_str(), "role": agent.role.as_str(), "isolation": agent.isolation,
             "program": state.behaviour(agent).map(|role| &*role.program), "turns": agent.n_turns, "used": super::spent(&agent.used),
             "parked_until": agent.parked.as_ref().map(|parked| parked.until),
             "status": agent.outcome.as_ref().map(|outcome| outcome.status), "doing": doing,

@@ -13,6 +13,7 @@ use super::{connect_to_hub, dim, fitted, print, say};
 use crate::api::ENDED_PAGE;
 use crate::client::{Client, in_path};
 use crate::config::DataFiles;
+use crate::isolation;
 use crate::settings::Money;
 
 #[derive(Debug, clap::Args)]
@@ -143,7 +144,7 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
             return print(&agent.to_string());
         }
         print(&id)?;
-        say(&format!("it belongs to the dossier {}", agent["dossier"].as_str().unwrap_or("?")));
+        say(&format!("it belongs to the dossier {}{}", dossier(&agent), isolated(&agent)));
         say(&format!("follow it with `{}`", data.call(&format!("agent show {id} --follow"))));
         return Ok(());
     }
@@ -151,10 +152,21 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
         // The first of many lines: whoever reads them knows at once whom they are about.
         print(&agent.to_string())?;
     } else {
-        say(&format!("{id} is drafted for {}", agent["dossier"].as_str().unwrap_or("?")));
+        say(&format!("{id} is drafted for {}{}", dossier(&agent), isolated(&agent)));
     }
     follow(&mut client, &id, true, args.json).await?;
     finish(&mut client, &id, args.json).await
+}
+
+fn dossier(agent: &Value) -> &str {
+    agent["dossier"].as_str().unwrap_or("?")
+}
+
+fn isolated(agent: &Value) -> String {
+    match isolation::shown(&agent["isolation"]) {
+        unknown if unknown.is_empty() => String::new(),
+        isolation => format!("; isolation: {isolation}"),
+    }
 }
 
 /// Returns a directory as the hub has to know it.

@@ -12,6 +12,7 @@ use super::print;
 use crate::api::teams::Shown;
 use crate::client::Client;
 use crate::config::DataFiles;
+use crate::isolation::ROOT;
 use crate::programs::Known;
 use crate::settings::{self, Configuration};
 use crate::{agents, clock, config};
@@ -70,6 +71,7 @@ pub(super) async fn run(data: &DataFiles, args: DoctorArgs) -> anyhow::Result<()
         one_writer(data),
         log(data).await,
         identity(data).await,
+        user(),
         open_files(),
         programs(&here),
         configuration(&here),
@@ -267,6 +269,13 @@ async fn identity(data: &DataFiles) -> Finding {
         "agents that you start yourself run as you, and can read the operator's token in {}",
         data.directory().display()
     );
+    // A hub that runs was perhaps started by somebody, or somewhere, that may do less or more than we.
+    match of_hub(data).await {
+        Ok(Some((true, says))) => return finding(about, Holds, format!("{says}; {own}")),
+        Ok(Some((false, says))) => return finding(about, Advisory, format!("{says}; {own}")),
+        Ok(None) => {}
+        Err(error) => return finding(about, Advisory, format!("unknown: {error:#}; {own}")),
+    }
     let probe = match agents::probe().await {
         Ok(probe) => probe,
         Err(error) => return finding(about, Advisory, format!("unknown: {error:#}; {own}")),
@@ -284,6 +293,29 @@ async fn identity(data: &DataFiles) -> Finding {
         )
     } else {
         finding(about, Advisory, format!("{}; {own}", lacking.join("; ")))
+    }
+}
+
+/// Returns whether the agents of the running hub are isolated, in its own words, if one runs.
+async fn of_hub(data: &DataFiles) -> anyhow::Result<Option<(bool, String)>> {
+    let Some(mut client) = Client::connect_if_running(data).await? else { return Ok(None) };
+    let found = client.get("/api/isolation").await?;
+    let isolation = found["isolation"].as_str().unwrap_or("?");
+    if found["failure"].is_null() {
+        let says = format!(
+            "the running hub's agents see neither its data nor its processes (isolation: {isolation})"
+        );
+        return Ok(Some((true, says)));
+    }
+    let warning = found["warnings"][0].as_str().unwrap_or("agents are not isolated");
+    Ok(Some((false, format!("of the running hub: {warning} (isolation: {isolation})"))))
+}
+
+/// Whose rights agents have.
+fn user() -> Finding {
+    match rustix::process::geteuid().is_root() {
+        true => finding("user", Advisory, ROOT),
+        false => finding("user", Holds, "an ordinary user"),
     }
 }
 

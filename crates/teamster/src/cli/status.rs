@@ -58,6 +58,14 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
         "agents   {} under way, {} queued{parked}{adopted}",
         agents["active"], agents["queued"]
     );
+    if let Some(isolation) = status["isolation"].as_str() {
+        let doctor = data.call("doctor");
+        let why = match isolation {
+            "namespaces" => String::new(),
+            _ => format!(" (advisory: agents can read the hub's data; `{doctor}` shows why)"),
+        };
+        let _ = writeln!(text, "isolated by {isolation}{why}");
+    }
     for waits in agents["wait_for"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "         queued: {}", waits.as_str().unwrap_or_default());
     }

@@ -50,6 +50,7 @@ struct Agent {
     id: String,
     phase: String,
     program: Option<String>,
+    isolation: Option<String>,
     turns: u64,
     used: Spent,
     parked_until: Option<i64>,
@@ -236,7 +237,7 @@ fn table(rows: Vec<(Look, Vec<String>)>) -> Vec<(Look, String)> {
 }
 
 fn agents(agents: &[Agent]) -> Vec<(Look, String)> {
-    let head = ["id", "phase", "program", "turns", "cost", "does"].map(str::to_owned);
+    let head = ["id", "phase", "program", "isolation", "turns", "cost", "does"].map(str::to_owned);
     let rows = agents.iter().map(|agent| {
         let phase = match (&agent.status, agent.parked_until) {
             (Some(status), _) => status.clone(),
@@ -250,6 +251,7 @@ fn agents(agents: &[Agent]) -> Vec<(Look, String)> {
             agent.id.clone(),
             phase,
             program,
+            agent.isolation.clone().unwrap_or_default(),
             agent.turns.to_string(),
             budget::cost(&agent.used),
             doing,

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use super::{print, say};
 use crate::client::Client;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, DataFiles};
+use crate::programs::own_file;
 use crate::project::Project;
 use crate::serve::{self, Ready, Settings};
 
@@ -102,9 +104,8 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_env_filter(config::log_filter())
         .init();
-    let connect = data.call("connect claude --write");
     let ready = move |ready: &Ready| {
-        let told = if args.in_background { print(READY) } else { print(&banner(ready, &connect)) };
+        let told = if args.in_background { print(READY) } else { print(&banner(ready, &data)) };
         if let Err(error) = told {
             tracing::debug!(%error, "nobody reads that the hub is ready");
         }
@@ -216,21 +217,22 @@ fn progress() -> impl FnMut(u64, u64) {
     }
 }
 
-fn banner(ready: &Ready, connect: &str) -> String {
-    let Ready { file, agent_token, data } = ready;
-    let url = format!("{}/mcp", file.url);
+fn banner(ready: &Ready, data: &DataFiles) -> String {
+    let connect = data.call("connect claude --write");
+    let program = own_file().unwrap_or_else(|| "teamster".into());
+    let (program, directory) = (program.to_string_lossy(), data.directory().to_string_lossy());
+    let server = json!({"command": program, "args": ["--data", directory, "mcp"]});
+    let server = json!({"mcpServers": {"teamster": server}});
     format!(
         "teamster is up: {}\n\
          data:           {}\n\n\
          Connect an agent (claude, codex, gemini, opencode, goose), each under its own name:\n  \
          {connect}\n\n\
-         Or, sharing the name `agent`, in a shell:\n  \
-         claude mcp add --scope user --transport http teamster {url} --header \"Authorization: Bearer {agent_token}\"\n\n\
-         Or, likewise, in any MCP client's configuration:\n  \
-         {{\"mcpServers\":{{\"teamster\":{{\"type\":\"http\",\"url\":\"{url}\",\"headers\":{{\"Authorization\":\"Bearer {agent_token}\"}}}}}}}}\n\n\
+         Or put this into any MCP client's configuration:\n  \
+         {server}\n\n\
          Stop with Ctrl-C.",
-        file.url,
-        data.display()
+        ready.file.url,
+        ready.data.display()
     )
 }
 
@@ -293,6 +295,9 @@ fn detach(
             hub.pid,
             log_path.display()
         ));
+        if let Err(error) = super::wait_for(warn(data)) {
+            say(&format!("it is not known how agents are isolated: {error:#}"));
+        }
         let connect = data.call("connect claude --write");
         say(&format!("connect an agent with `{connect}` (or codex, gemini, opencode, goose)"));
         return Ok(());
@@ -302,6 +307,16 @@ fn detach(
     let said = said.get(usize::try_from(start).unwrap_or(0)..).unwrap_or_default();
     let said = String::from_utf8_lossy(said);
     bail!("the hub did not start: {}", said.trim().trim_start_matches("error: "))
+}
+
+/// Says what people have to know about the isolation of agents. A hub in the foreground says it itself.
+async fn warn(data: &DataFiles) -> anyhow::Result<()> {
+    let found = Client::connect(data).await?.get("/api/isolation").await?;
+    let warnings = found["warnings"].as_array().into_iter().flatten();
+    warnings
+        .filter_map(|warning| warning.as_str())
+        .for_each(|warning| say(&format!("warning: {warning}")));
+    Ok(())
 }
 
 fn make_private_directory(directory: &std::path::Path) -> anyhow::Result<()> {

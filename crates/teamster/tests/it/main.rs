@@ -23,6 +23,7 @@ mod hostile;
 mod hub;
 mod hub_loop;
 mod in_process;
+mod isolation;
 mod launcher;
 mod load;
 mod lost_writes;

@@ -8,6 +8,7 @@ use teamster_core::{Timestamp, text};
 
 use super::super::status::failures;
 use super::super::{dim, local_time};
+use crate::isolation;
 
 /// As much of a tool's input or output as fits a line.
 const LINE_CHARS_MAX: usize = 160;
@@ -34,8 +35,10 @@ pub(in crate::cli) fn line(text: &str) -> String {
 }
 
 pub(super) fn table(agents: &[&Value]) -> String {
-    let mut text =
-        format!("{:<20} {:<8} {:<14} {:<19} {}\n", "id", "phase", "drafted by", "since", "dossier");
+    let mut text = format!(
+        "{:<20} {:<8} {:<14} {:<19} {:<10} {}\n",
+        "id", "phase", "drafted by", "since", "isolation", "dossier"
+    );
     for agent in agents {
         let since = [&agent["ended_at"], &agent["started_at"], &agent["drafted_at"]];
         let since = since.into_iter().find(|at| !at.is_null()).map(time).unwrap_or_default();
@@ -48,9 +51,10 @@ pub(super) fn table(agents: &[&Value]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<20} {phase:<8} {:<14} {since:<19} {}",
+            "{:<20} {phase:<8} {:<14} {since:<19} {:<10} {}",
             word(agent, "id"),
             word(agent, "drafted_by"),
+            word(agent, "isolation"),
             word(agent, "dossier"),
         );
         if !word(agent, "waits_for").is_empty() {
@@ -76,6 +80,7 @@ pub(super) fn head(agent: &Value) -> String {
         ("drafted by", word(agent, "drafted_by").to_owned()),
         ("drafted at", time(&agent["drafted_at"])),
         ("started at", time(&agent["started_at"])),
+        ("isolation", isolation::shown(&agent["isolation"])),
         ("session", session(agent)),
         ("parked", until(&agent["parked_until"])),
         ("waits", line(word(agent, "waits_for"))),

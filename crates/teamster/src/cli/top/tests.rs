@@ -15,9 +15,9 @@ fn top() -> Top {
     let top = json!({
         "seq": 9,
         "agents": [
-            {"id": "worker-3", "phase": "running", "program": "claude", "turns": 1, "used": spent(1_230_000), "doing": "* cargo test\u{1b}[2J"},
+            {"id": "worker-3", "phase": "running", "program": "claude", "isolation": "namespaces", "turns": 1, "used": spent(1_230_000), "doing": "* cargo test\u{1b}[2J"},
             {"id": "coder-1", "phase": "queued", "program": "goose", "turns": 0, "used": Spent::default(), "parked_until": 5},
-            {"id": "worker-2", "phase": "ended", "program": "claude", "turns": 3, "used": spent(20_000), "status": "success", "doing": "日本語 is done"},
+            {"id": "worker-2", "phase": "ended", "program": "claude", "isolation": "subreaper", "turns": 3, "used": spent(20_000), "status": "success", "doing": "日本語 is done"},
         ],
         "runs": [
             {"name": "SPEC", "phase": "working", "items": {"completed": 2, "remaining": 3, "in_progress": 1, "blocked": 1}, "workers": 2, "iterations": 3, "spent": spent(1_250_000), "queued_messages": 1},
@@ -47,10 +47,10 @@ fn the_workspace_fits_a_small_terminal() {
         "  `teamster answer Q-1 allow|deny`                                              "
         "                                                                                "
         "AGENTS 2 under way                                                              "
-        "id        phase    program  turns  cost   does                                  "
-        "worker-3  running  claude   1      $1.23  * cargo test                          "
-        "coder-1   parked   goose    0      -                                            "
-        "worker-2  success  claude   3      $0.02  日本語 is done                        " Hidden by multi-width symbols: [(43, " "), (45, " "), (47, " ")]
+        "id        phase    program  isolation   turns  cost   does                      "
+        "worker-3  running  claude   namespaces  1      $1.23  * cargo test              "
+        "coder-1   parked   goose                0      -                                "
+        "worker-2  success  claude   subreaper   3      $0.02  日本語 is done            " Hidden by multi-width symbols: [(55, " "), (57, " "), (59, " ")]
         "                                                                                "
         "RUNS 2                                                                          "
         "name  phase    done  open  iterations  cost                                     "
@@ -77,10 +77,10 @@ fn the_workspace_on_a_large_terminal() {
         "  `teamster answer Q-1 allow|deny`                                                                                                                                                                      "
         "                                                                                                                                                                                                        "
         "AGENTS 2 under way                                                                                                                                                                                      "
-        "id        phase    program  turns  cost   does                                                                                                                                                          "
-        "worker-3  running  claude   1      $1.23  * cargo test                                                                                                                                                  "
-        "coder-1   parked   goose    0      -                                                                                                                                                                    "
-        "worker-2  success  claude   3      $0.02  日本語 is done                                                                                                                                                " Hidden by multi-width symbols: [(43, " "), (45, " "), (47, " ")]
+        "id        phase    program  isolation   turns  cost   does                                                                                                                                              "
+        "worker-3  running  claude   namespaces  1      $1.23  * cargo test                                                                                                                                      "
+        "coder-1   parked   goose                0      -                                                                                                                                                        "
+        "worker-2  success  claude   subreaper   3      $0.02  日本語 is done                                                                                                                                    " Hidden by multi-width symbols: [(55, " "), (57, " "), (59, " ")]
         "                                                                                                                                                                                                        "
         "RUNS 2                                                                                                                                                                                                  "
         "name  phase    done  open  iterations  cost                                                                                                                                                             "

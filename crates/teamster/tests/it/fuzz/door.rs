@@ -101,6 +101,7 @@ impl Door {
             queue,
             telemetry,
             configured,
+            standing: teamster::isolation::Standing::default(),
         });
         let router = TowerToHyperService::new(routes(served.clone(), api, 80));
         Self { world, served, router }

@@ -241,7 +241,13 @@ impl Team {
     async fn work(&self, handle: &Handle, agent: &Agent, caller: &Caller, dice: &mut Dice) -> Came {
         let (id, incarnation) = (agent.id.clone(), agent.incarnation);
         let session = format!("{id} in {incarnation}");
-        let begin = agent::Command::Begin { id: id.clone(), incarnation, session, program: None };
+        let begin = agent::Command::Begin {
+            id: id.clone(),
+            incarnation,
+            session,
+            program: None,
+            isolation: None,
+        };
         self.tell(handle, begin).await;
         for turn in 0..=dice.below(3) {
             let begin = agent::Command::BeginTurn { id: id.clone(), incarnation };

@@ -252,6 +252,7 @@ impl Teams {
                     incarnation,
                     session,
                     program: None,
+                    isolation: None,
                 }),
             )
             .await;
