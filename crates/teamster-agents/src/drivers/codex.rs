@@ -267,9 +267,15 @@ impl Codex {
             if let Some(timeout) = server.tool_timeout {
                 settings["tool_timeout_sec"] = json!(timeout.as_secs());
             }
-            (format!("mcp_servers.{}", server.name), settings)
+            // What the user has connected is for the user's own sessions, and fails in one of ours. It may not be there at
+            // all, so it needs a command, too.
+            let users = json!({"command": "teamster", "args": ["mcp"], "enabled": false});
+            [
+                (format!("mcp_servers.{}", server.name), settings),
+                (format!("mcp_servers.{}-mcp", server.name), users),
+            ]
         });
-        let config: Map<String, Value> = servers.collect();
+        let config: Map<String, Value> = servers.flatten().collect();
         let thread = [
             ("cwd", json!(self.begin.directory.to_str())),
             ("model", json!(self.begin.model)),

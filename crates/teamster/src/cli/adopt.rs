@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use serde_json::json;
 
-use super::connect::{self, Server};
+use super::connect::{self, Http, Server};
 use super::{connect_to_hub, print, say};
 use crate::config::DataFiles;
 
@@ -59,13 +59,14 @@ pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<(
     }
     let id = made["agent"]["id"].as_str().context("the hub's answer has no id")?;
     let secret = made["secret"].as_str().context("the hub made no secret")?.to_owned();
-    let server = Server { url: format!("{}/mcp", client.hub.url), secret };
+    let http = Http { url: format!("{}/mcp", client.hub.url), secret };
     match args.program {
         // For this project only: what the user has connected elsewhere stays as it is.
         Some(program) => {
-            print(&program.paste(&server)?.replace("--scope user", "--scope local"))?;
+            let pasted = program.paste(&Server::Http(http))?;
+            print(&pasted.replace("--scope user", "--scope local"))?;
         }
-        None => print(&format!("{}\nAuthorization: {}", server.url, server.authorization()))?,
+        None => print(&format!("{}\nAuthorization: {}", http.url, http.authorization()))?,
     }
     say(&format!(
         "that connects the agent you run as {id} when it is started again; it holds a secret that is shown only now"

@@ -44,6 +44,16 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 pub(super) fn run(data: &DataFiles, mut args: McpArgs) -> anyhow::Result<()> {
     let running = super::wait_for(Client::connect_if_running(data))?.is_some();
+    // What a person has connected is also started by agents of the hub that read the same configuration.
+    let is_agents =
+        config::own_launch().is_some_and(|launch| data.launches().join(launch).exists());
+    if is_agents || (!running && (config::own_launch().is_some() || is_hidden(data))) {
+        bail!(
+            "`teamster mcp` is for programs that you start yourself. A hub started this agent and gave it a connection of \
+             its own; the data in {} is hidden from it",
+            data.directory().display()
+        );
+    }
     if !running {
         up::start_in_background(data)?;
     }
@@ -55,6 +65,15 @@ pub(super) fn run(data: &DataFiles, mut args: McpArgs) -> anyhow::Result<()> {
     let (from_hub, mut to_hub) = open(&hub)?;
     to_hub.write_all(request(&hub, &args)?.as_bytes())?;
     serve(from_hub, to_hub)
+}
+
+/// Says whether the data is where nobody can write, as it is for agents.
+fn is_hidden(data: &DataFiles) -> bool {
+    let there = data.directory().ancestors().find(|path| path.is_dir());
+    there.is_some_and(|path| {
+        rustix::fs::statvfs(path)
+            .is_ok_and(|about| about.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    })
 }
 
 /// Serves an agent whose program takes MCP servers only as commands. The hub that started it gave it the agent's own

@@ -76,7 +76,16 @@ impl Driven {
         write(".codex/config.toml", codex_settings);
         let model_url = model.url.clone();
         let hub = up(home.path(), &model_url);
-        Some(Self { hub, home, model_url })
+        let driven = Self { hub, home, model_url };
+        // Nor must what they have connected to this one.
+        for program in programs.iter().filter(|name| ["claude", "codex", "goose"].contains(name)) {
+            let connected = driven.person().args(["connect", program, "--write"]).output();
+            assert!(
+                connected.as_ref().is_ok_and(|output| output.status.success()),
+                "{connected:?}"
+            );
+        }
+        Some(driven)
     }
 
     /// Kills the hub as a crash would, and starts another on its data.

@@ -5,6 +5,7 @@ mod bad_input;
 mod cli;
 mod configuration;
 mod control_groups;
+mod connect;
 mod crash;
 mod denials;
 mod disk;

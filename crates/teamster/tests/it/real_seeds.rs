@@ -3,7 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a broken fixture should panic")]
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::driven::{Driven, story};
 use crate::hub::Hub;
@@ -129,10 +129,8 @@ async fn check_the_connection(program: &str) {
     let output = connect.args(["connect", program, "--write"]).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let team = pwd.file_name().expect("it has a name").to_string_lossy().into_owned();
-    let tokens: Value = serde_json::from_str(&hub.ok(&["token", "list", "--json"])).expect("JSON");
-    let token = tokens.as_array().into_iter().flatten().find(|token| token["name"] == program);
-    let token = token.expect("it is connected");
-    assert_eq!((&token["grants"], &token["team"]), (&json!("full"), &json!(team)), "{token}");
+    let tokens = hub.ok(&["token", "list", "--json"]);
+    assert!(!tokens.contains(&format!("\"name\":\"{program}\"")), "{tokens}");
     let said = match program {
         "codex" => real_agents::run_codex(&path, &home, WHERE).await,
         _ => real_agents::run_claude(&path, &home, &model.url, None, WHERE).await,

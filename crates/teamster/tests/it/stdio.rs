@@ -140,11 +140,11 @@ fn a_client_belongs_to_the_team_of_its_directory() {
         }
         client.end();
     }
-    // `connect` makes a token that belongs to the same team.
+    // `connect` makes a token that belongs to the same team, where it is told to.
     let connect = |directory: &str, arguments: &[&str]| {
         let mut connect = hub.command();
         connect.current_dir(directory).env("HOME", teams.home.path());
-        connect.args(["connect", "codex", "--replace"]).args(arguments);
+        connect.args(["connect", "codex", "--http", "--replace"]).args(arguments);
         let output = connect.output().expect("it starts");
         assert!(output.status.success(), "{output:?}");
         let tokens = hub.ok(&["token", "list", "--json"]);
@@ -155,9 +155,9 @@ fn a_client_belongs_to_the_team_of_its_directory() {
         (token["team"].clone(), token["grants"].clone(), said)
     };
     let (team, grants, said) = connect(&inside, &[]);
-    assert_eq!((team, grants), (json!("web"), json!("full")));
+    assert_eq!((team, grants), (json!("web"), json!("session")));
     assert!(said.contains("it belongs to the team web; with `--team none`"), "{said}");
-    assert!(said.contains("token grant codex --grant full,main` lets it write there"), "{said}");
+    assert!(said.contains("token grant codex --grant session,main` lets it write there"), "{said}");
     let (team, grants, said) = connect(&api, &["--team", "none", "--grant", "full,main"]);
     assert_eq!((team, grants), (Value::Null, json!("full,main")));
     assert!(!said.contains("belongs to the team") && !said.contains("backlog"), "{said}");

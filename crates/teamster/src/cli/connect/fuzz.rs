@@ -10,7 +10,7 @@ use serde_json::Value;
 use toml_edit::{DocumentMut, Item};
 
 use self::mutate::Mutator;
-use super::{Edited, PROGRAMS, Program, SERVER, Server};
+use super::{Edited, Http, PROGRAMS, Program, SERVER, Server};
 
 const CASES: u64 = 1_000;
 
@@ -51,8 +51,10 @@ extensions:
 last: \"quoted: text\"
 ";
 
+const URL: &str = "http://127.0.0.1:4321/mcp";
+
 fn server() -> Server {
-    Server { url: "http://127.0.0.1:4321/mcp".into(), secret: "tmst_secret".into() }
+    Server::Http(Http { url: URL.into(), secret: "tmst_secret".into() })
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -68,7 +70,7 @@ fn case(program: &Program, good: &str, mutator: &mut Mutator) -> bool {
         _ => mutator.text(good),
     };
     let Ok(Edited { text, replaced }) = (program.edit)(&file, &server()) else { return false };
-    assert!(text.contains(&server().url), "{}: the server is not in\n{text}", program.name);
+    assert!(text.contains(URL), "{}: the server is not in\n{text}", program.name);
     let again = (program.edit)(&text, &server());
     let again =
         again.unwrap_or_else(|why| panic!("{}: {why} in what it wrote:\n{text}", program.name));

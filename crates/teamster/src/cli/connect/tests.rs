@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use expect_test::{Expect, expect};
@@ -9,7 +10,87 @@ fn program(name: &str) -> &'static Program {
 }
 
 fn server() -> Server {
-    Server { url: "http://127.0.0.1:7777/mcp".into(), secret: "tmst_1".into() }
+    server_with("tmst_1")
+}
+
+fn server_with(secret: &str) -> Server {
+    Server::Http(Http { url: "http://127.0.0.1:7777/mcp".into(), secret: secret.into() })
+}
+
+/// What is written if nobody asks for HTTP.
+fn command() -> Server {
+    let args = ["--data", "/home/ann/my state", "mcp", "--name", "it's"];
+    Server::Command { program: "/usr/bin/teamster".into(), args: args.map(str::to_owned).into() }
+}
+
+#[test]
+fn a_command_holds_no_secret_and_takes_the_place_of_one() {
+    let mut all = String::new();
+    for program in &PROGRAMS {
+        let _ = writeln!(all, "{}", program.paste(&command()).unwrap());
+        // What was connected by HTTP before goes, with its token.
+        let old = (program.edit)("", &server()).unwrap().text;
+        assert!(old.contains("tmst_1"), "{old}");
+        let Edited { text, replaced } = (program.edit)(&old, &command()).unwrap();
+        assert!(replaced && !text.contains("tmst_1") && !text.contains("127.0.0.1"), "{text}");
+        let again = (program.edit)(&text, &command()).unwrap();
+        assert_eq!((again.text, again.replaced), (text, false), "{}", program.name);
+    }
+    expect![[r#"
+        claude mcp add --scope user teamster -- /usr/bin/teamster --data '/home/ann/my state' mcp --name 'it'\''s'
+        [mcp_servers.teamster-mcp]
+        command = "/usr/bin/teamster"
+        args = ["--data", "/home/ann/my state", "mcp", "--name", "it's"]
+        default_tools_approval_mode = "approve"
+        {
+          "mcpServers": {
+            "teamster": {
+              "command": "/usr/bin/teamster",
+              "args": [
+                "--data",
+                "/home/ann/my state",
+                "mcp",
+                "--name",
+                "it's"
+              ],
+              "trust": true
+            }
+          }
+        }
+        extensions:
+          teamster:
+            enabled: true
+            type: stdio
+            name: teamster
+            cmd: "/usr/bin/teamster"
+            args:
+              - "--data"
+              - "/home/ann/my state"
+              - "mcp"
+              - "--name"
+              - "it's"
+        {
+          "$schema": "https://opencode.ai/config.json",
+          "mcp": {
+            "teamster": {
+              "type": "local",
+              "command": [
+                "/usr/bin/teamster",
+                "--data",
+                "/home/ann/my state",
+                "mcp",
+                "--name",
+                "it's"
+              ],
+              "enabled": true
+            }
+          }
+        }
+    "#]].assert_eq(&all);
+    // An entry that somebody else made stays.
+    let other = "[mcp_servers.teamster]\ncommand = \"mine\"\n";
+    let edited = (program("codex").edit)(other, &command()).unwrap();
+    assert!(edited.text.starts_with(other) && !edited.replaced, "{}", edited.text);
 }
 
 /// Takes the indentation of its first line off a text.
@@ -686,7 +767,7 @@ fn a_file_is_made_private_with_its_directories_and_a_link_stays_one() {
 
     let link = home.path().join("link.json");
     symlink(&path, &link).unwrap();
-    let other = Server { secret: "tmst_2".into(), ..server() };
+    let other = server_with("tmst_2");
     assert!(gemini.write(&link, &other).unwrap());
     assert!(link.is_symlink());
     assert_eq!(fs::read_to_string(&path).unwrap(), (gemini.edit)("", &other).unwrap().text);
@@ -702,7 +783,7 @@ fn a_refusal_changes_nothing_and_shows_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("config.yaml");
     let refusal = |path: &Path| {
-        let error = program("goose").check(path, server().url).unwrap_err().to_string();
+        let error = program("goose").check(path, &server_with("TOKEN")).unwrap_err().to_string();
         error.replace(&home.path().display().to_string(), "HOME")
     };
     fs::write(&path, "---\n").unwrap();
@@ -744,7 +825,7 @@ fn the_command_line() {
     let connect = parse("connect codex --run r1 --grant session,main --grant self").unwrap();
     assert_eq!((connect.program.name, connect.run), ("codex", Some(RunName::parse("r1").unwrap())));
     assert_eq!(connect.grant, ["session", "main", "self"]);
-    assert_eq!(parse("connect goose").unwrap().grant, ["full"]);
+    assert!(parse("connect goose").unwrap().grant.is_empty());
     assert!(
         parse("connect vim")
             .unwrap_err()

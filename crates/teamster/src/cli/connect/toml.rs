@@ -59,6 +59,29 @@ pub(in crate::cli) fn set(
     Ok(Edited { replaced: existed && text != file, text })
 }
 
+/// Takes out the table `name` of the table `section` if it holds a token of ours. Says whether it did.
+pub(super) fn without_secret(
+    file: &str,
+    section: &str,
+    name: &str,
+) -> anyhow::Result<(String, bool)> {
+    let parsed = file.parse::<DocumentMut>();
+    let mut document =
+        parsed.map_err(|error: TomlError| anyhow!("it is not valid TOML ({})", error.message()))?;
+    let tables = document.get_mut(section).and_then(Item::as_table_like_mut);
+    let Some(tables) = tables else { return Ok((file.to_owned(), false)) };
+    let header = tables.get(name).and_then(|entry| entry.get("http_headers")?.get("Authorization"));
+    let is_ours = header.and_then(Item::as_str).is_some_and(|header| header.starts_with(OURS));
+    if !is_ours {
+        return Ok((file.to_owned(), false));
+    }
+    tables.remove(name);
+    Ok((with_line_ends_of(file, document.to_string()), true))
+}
+
+/// How the tokens of a hub begin in a header.
+const OURS: &str = "Bearer tmst_";
+
 /// What comes from `toml_edit` ends its lines with `\n`; a file that ends all of them with `\r\n` keeps that.
 fn with_line_ends_of(file: &str, text: String) -> String {
     let windows = file.contains("\r\n") && !file.replace("\r\n", "").contains('\n');
