@@ -7,6 +7,7 @@
     reason = "tasks live no longer than their test, and a broken fixture should panic"
 )]
 
+mod agents;
 mod crowds;
 mod half_open;
 mod programs;
