@@ -96,6 +96,9 @@ pub struct Draft {
     /// The run that it works on, in an iteration of it.
     #[serde(default)]
     pub run: Option<RunName>,
+    /// The run that its drafter's token is bound to. It binds this agent too, whatever its role says.
+    #[serde(default)]
+    pub within: Option<RunName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -119,6 +119,17 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
+/// Which runs and dossiers the agents of a role reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// One run, the shared list `default` if it works on no other, and the dossiers of their own tree.
+    #[default]
+    Own,
+    /// Every run and every dossier.
+    Workspace,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
     pub name: RoleName,
@@ -152,6 +163,8 @@ pub struct Role {
     /// When its agents count as going in circles.
     #[serde(default)]
     pub guard: Guard,
+    #[serde(default)]
+    pub reach: Reach,
 }
 
 fn usual_tool_stall_ms() -> u64 {

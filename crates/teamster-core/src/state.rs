@@ -1,6 +1,7 @@
 //! The state that the log computes, and the one place where commands are decided and records applied.
 
 mod conversing;
+mod reaching;
 mod removal;
 mod working;
 
@@ -205,8 +206,10 @@ impl State {
     fn draft(&self, new: &agent::NewAgent, cx: &Context) -> Result<Vec<Event>, agent::Refusal> {
         let new_dossier = |prompt: &str| Ok(self.dossiers.new_name(prompt));
         let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
-        let drafted = self.agents.draft(new, &self.roles, new_dossier, is_taken, cx)?;
+        let within = self.bound_run(&cx.caller).cloned();
+        let drafted = self.agents.draft(new, &self.roles, new_dossier, is_taken, within, cx)?;
         let agent::Event::Drafted { draft, .. } = &drafted else { return Ok(Vec::new()) };
+        self.check_dossier(&cx.caller, &draft.dossier)?;
         let opened = self.dossiers.open(&draft.dossier, &draft.prompt);
         if opened.is_some() && self.dossiers.len() >= dossier::DOSSIERS_MAX {
             return Err(agent::Refusal::TooManyDossiers);
@@ -226,7 +229,8 @@ impl State {
             return Err(agent::Refusal::TooManyDossiers.into());
         }
         let role = self.roles.get(draft.role.as_str()).map(|role| &**role);
-        let created = self.new_token(id, role, (None, None), adoption.secret, cx)?;
+        let run = reaching::run_of(draft, role);
+        let created = self.new_token(id, role, (None, run), adoption.secret, cx)?;
         let events = created.into_iter().map(Event::Token);
         Ok(events.chain(opened.map(Event::Dossier)).chain([Event::Agent(adopted)]).collect())
     }
@@ -280,7 +284,7 @@ impl State {
         }
         let agent = self.agents.admissible(id)?;
         let role = self.behaviour(agent).cloned();
-        let of = (agent.draft.team.clone(), agent.draft.run.clone());
+        let of = (agent.draft.team.clone(), reaching::run_of(&agent.draft, role.as_deref()));
         let created = self.new_token(id, role.as_deref(), of, secret, cx)?;
         let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
@@ -418,16 +422,6 @@ impl State {
         let is_ours = agent.phase != agent::Phase::Adopted;
         let role = self.behaviour(agent).filter(|_| is_ours);
         role.map(|role| role.max_wait_ms)
-    }
-
-    /// Returns the run, if this token may use it, or the sentence that refuses it.
-    pub fn check_run(&self, token: &token::Token, run: &RunName) -> Result<(), String> {
-        match &token.run {
-            Some(bound) if bound != run => Err(format!(
-                "this token belongs to the run {bound}; use the path /mcp/session/{bound}"
-            )),
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Returns the bytes of a snapshot, which [`State::from_snapshot`] reads.

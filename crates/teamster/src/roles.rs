@@ -71,12 +71,27 @@ pub struct RoleFields {
     /// When its agents are stopped for going in circles, with the keys of `guard`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guard>,
+    /// Which runs and tasks it reaches: `own`, or `workspace` for all
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
     /// The directory it works in, relative to the project's
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Line>,
     /// What it is told; in a role's file, the text after the front matter
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+}
+
+/// Which runs and dossiers the agents of a role reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Reach {
+    /// Their own run, or the shared list, and the tasks of their own tree.
+    #[default]
+    Own,
+    /// All runs and tasks.
+    Workspace,
 }
 
 /// How a drafted agent behaves.
@@ -99,6 +114,7 @@ pub struct Role {
     pub limits: Limits,
     pub permissions: Permissions,
     pub guard: Guard,
+    pub reach: Reach,
     pub cwd: Option<PathBuf>,
     pub prompt: String,
     /// Where it was last defined or changed.
@@ -407,6 +423,10 @@ fn keep_to_projects(
             }
         }
     }
+    if let Some(reach) = fields.member("reach").filter(|reach| reach.json() != "own").cloned() {
+        tell(&reach, "reach: a role of a project reaches its own runs and tasks only".into());
+        fields.take("reach");
+    }
     // What a project would allow its own agents is for the user to say.
     for (key, projects) in users.says {
         let Some(own) = users.own.member(key) else { continue };
@@ -475,6 +495,7 @@ fn role(
         limits: fields.limits.unwrap_or_else(|| settings.limits.clone()),
         permissions: fields.permissions.unwrap_or_else(|| settings.permissions.clone()),
         guard: fields.guard.unwrap_or_else(|| settings.guard.clone()),
+        reach: fields.reach.unwrap_or_default(),
         cwd: fields.cwd.map(|cwd| PathBuf::from(cwd.as_str())),
         prompt,
         from,

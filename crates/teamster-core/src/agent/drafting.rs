@@ -19,6 +19,7 @@ impl Agents {
         roles: &Roles,
         new_dossier: impl FnOnce(&str) -> Result<DossierName, Refusal>,
         is_taken: impl Fn(&PrincipalName) -> bool,
+        within: Option<RunName>,
         cx: &Context,
     ) -> Result<Event, Refusal> {
         let role = known(roles, &new.role)?;
@@ -70,6 +71,7 @@ impl Agents {
             limits,
             team: None,
             run: None,
+            within,
         };
         Ok(Event::Drafted { id, number, draft })
     }
@@ -112,6 +114,7 @@ impl Agents {
             limits: role.limits,
             team: None,
             run: None,
+            within: None,
         };
         Ok(Event::Adopted { id, number, draft, token, session })
     }
@@ -136,6 +139,7 @@ impl Agents {
             limits: Limits { turns: u32::MAX, wall_ms: u64::MAX, ..team.behaviour.limits },
             team: Some(team.name.clone()),
             run: None,
+            within: None,
         };
         Event::Convened { id, number, draft }
     }
@@ -164,6 +168,7 @@ impl Agents {
             limits: limits.within(money),
             team: None,
             run: Some(run.clone()),
+            within: None,
         };
         Event::Drafted { id, number, draft }
     }

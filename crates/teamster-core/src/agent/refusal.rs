@@ -1,6 +1,7 @@
 //! Why something is not done with an agent; each sentence says what to do next.
 
 use super::{AgentId, LIVE_MAX};
+use crate::DossierName;
 use crate::role::RoleName;
 use crate::spending::dollars;
 use crate::text::BadText;
@@ -21,6 +22,11 @@ pub enum Refusal {
     Text(#[from] BadText),
     #[error(transparent)]
     Dossier(#[from] crate::ids::BadName),
+    #[error(
+        "the task \"{0}\" is not yours: a new agent can join the tasks of your own tree, or open a new one under another \
+         name; leave taskSlug out to use yours"
+    )]
+    OthersDossier(DossierName),
     #[error("there are as many dossiers as a workspace can have; use one of them")]
     TooManyDossiers,
     #[error("{0} is not an absolute path; name the directory in full")]
@@ -79,7 +85,7 @@ impl Refusal {
             | Self::BeingEnded
             | Self::TooManyDossiers
             | Self::TooMany => "LimitReached",
-            Self::HubOnly | Self::OperatorsOnly => "Forbidden",
+            Self::HubOnly | Self::OperatorsOnly | Self::OthersDossier(_) => "Forbidden",
             Self::OutOfStep(_) | Self::NotResumable(_) | Self::HasItsTask(_) => "OutOfStep",
         }
     }

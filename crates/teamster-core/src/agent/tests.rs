@@ -28,6 +28,7 @@ pub(crate) fn role(name: &str, limits: Limits) -> Role {
         account: "goose".into(),
         max_wait_ms: 50_000,
         guard: Guard::default(),
+        reach: crate::role::Reach::Own,
     }
 }
 
@@ -95,15 +96,13 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         draft("lead", "Build the thing\nand more"),
         expect![[r#"
             {"dossier":{"opened":{"name":"build-thing-more-1","description":"Build the thing","request":"Build the thing\nand more"}}}
-            {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null}}}}"#]],
+            {"agent":{"drafted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"build-thing-more-1","prompt":"Build the thing\nand more","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null,"within":null}}}}"#]],
     );
     check(
         a_team()[..3].to_vec(),
         "lead-1",
         draft("coder", "part"),
-        expect![[
-            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null,"run":null}}}}"#
-        ]],
+        expect![[r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#]],
     );
     check(
         vec![roles()],
@@ -126,8 +125,8 @@ fn an_admitted_agent_has_a_token_which_ends_with_it() {
         "hub",
         admit("lead-1"),
         expect![[r#"
-        {"token":{"created":{"id":3,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"]}}}}
-        {"agent":{"admitted":{"id":"lead-1","token":3}}}"#]],
+            {"token":{"created":{"id":3,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"],"run":"default"}}}}
+            {"agent":{"admitted":{"id":"lead-1","token":3}}}"#]],
     );
     check(
         a_team(),
@@ -409,7 +408,7 @@ fn roles_change_only_where_they_differ() {
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
             {"role":{"removed":{"name":"lead"}}}
-            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000,"guard":{"repeats":5,"pairs":4,"errors":8}}}}}"#]],
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000,"guard":{"repeats":5,"pairs":4,"errors":8},"reach":"own"}}}}"#]],
     );
     let (_, sync) = roles();
     check(
@@ -620,9 +619,7 @@ fn money_is_spent_by_a_whole_tree() {
         [a_team_with_a_dollar()[..3].to_vec(), vec![spend("lead-1", Some(400_000))]].concat(),
         "lead-1",
         draft("coder", "part"),
-        expect![[
-            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null,"run":null}}}}"#
-        ]],
+        expect![[r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#]],
     );
     let spent = [a_team_with_a_dollar(), vec![spend("coder-2", Some(1_000_001))]].concat();
     check(
@@ -726,9 +723,9 @@ fn a_person_gives_an_agent_and_takes_it_back() {
         "eve",
         adopt(Some("abc")),
         expect![[r#"
-            {"token":{"created":{"id":4,"token":{"principal":"lead-1","kind":"agent","secret_hash":"4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d","grants":["full"]}}}}
+            {"token":{"created":{"id":4,"token":{"principal":"lead-1","kind":"agent","secret_hash":"4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d4d","grants":["full"],"run":"default"}}}}
             {"dossier":{"opened":{"name":"adopted-1","description":"(a person runs it)"}}}
-            {"agent":{"adopted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"adopted-1","prompt":"(a person runs it)","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null},"token":4,"session":"abc"}}}"#]],
+            {"agent":{"adopted":{"id":"lead-1","number":1,"draft":{"role":"lead","dossier":"adopted-1","prompt":"(a person runs it)","directory":"/work","parent":null,"depth":0,"limits":{"depth":1,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"team":null,"run":null,"within":null},"token":4,"session":"abc"}}}"#]],
     );
     check(
         start.clone(),
@@ -769,7 +766,7 @@ fn a_person_gives_an_agent_and_takes_it_back() {
         "hub",
         admit("lead-1"),
         expect![[r#"
-            {"token":{"created":{"id":5,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"]}}}}
+            {"token":{"created":{"id":5,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"],"run":"default"}}}}
             {"agent":{"admitted":{"id":"lead-1","token":5}}}"#]],
     );
 }

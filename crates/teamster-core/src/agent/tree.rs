@@ -70,6 +70,20 @@ impl Agents {
         }
     }
 
+    /// Returns the agents of a caller's own tree: of an agent all from its root on, of others those that they drafted and
+    /// all below.
+    pub(crate) fn own_tree(&self, caller: &Caller) -> Vec<&Arc<Agent>> {
+        match self.of_caller(caller) {
+            Some(own) => {
+                let ids = self.with_below(&own.root);
+                let known = ids.iter().filter_map(|id| self.by_id.get(id));
+                // Its root may have been forgotten by now.
+                known.chain([own]).collect()
+            }
+            None => self.iter().filter(|agent| self.is_visible(agent, caller)).collect(),
+        }
+    }
+
     /// Returns an agent if the caller may end it: operators all, others those below them.
     pub(super) fn endable(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
         let agent = self.visible(which, caller)?;

@@ -87,7 +87,7 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
         "wendy",
         tell("api", "status?"),
         expect![[r#"
-            {"agent":{"convened":{"id":"api-1","number":1,"draft":{"role":"api","dossier":"conversations","prompt":"","directory":"/projects/api","parent":null,"depth":0,"limits":{"depth":3,"children":8,"total":100,"turns":4294967295,"wall_ms":18446744073709551615,"microdollars":null,"tokens":null},"team":"api","run":null}}}}
+            {"agent":{"convened":{"id":"api-1","number":1,"draft":{"role":"api","dossier":"conversations","prompt":"","directory":"/projects/api","parent":null,"depth":0,"limits":{"depth":3,"children":8,"total":100,"turns":4294967295,"wall_ms":18446744073709551615,"microdollars":null,"tokens":null},"team":"api","run":null,"within":null}}}}
             {"conversation":{"opened":{"id":1,"from":{"team":"web"},"to":"api","agent":"api-1"}}}
             {"conversation":{"told":{"id":1,"conversation":1,"message":"status?","chain":{"first":1,"length":0},"is_awaited":true,"asker":null,"answer_to":null}}}
             {"agent":{"woken":{"id":"api-1"}}}"#]],
@@ -106,7 +106,7 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
         "hub",
         admit("api-1", 50).1,
         expect![[r#"
-            {"token":{"created":{"id":5,"token":{"principal":"api-1","kind":"agent","secret_hash":"3232323232323232323232323232323232323232323232323232323232323232","grants":["full"],"team":"api"}}}}
+            {"token":{"created":{"id":5,"token":{"principal":"api-1","kind":"agent","secret_hash":"3232323232323232323232323232323232323232323232323232323232323232","grants":["full"],"run":"default","team":"api"}}}}
             {"agent":{"admitted":{"id":"api-1","token":5}}}"#]],
     );
 }

@@ -1,11 +1,13 @@
 //! The `agents` set: draft, await and kill agents, and see what became of them. Answers are JSON.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::agent::{self, Agent, AgentId, AskedLimits, NewAgent};
+use teamster_core::dossier::Dossier;
 use teamster_core::topic::Topic;
 use teamster_core::{Command, Event};
 
@@ -236,7 +238,7 @@ impl Tool for ListAgents {
 
 pub(crate) struct ListTasks;
 
-/// List the tasks that agents were drafted for, oldest first.
+/// List the tasks that agents were drafted for, oldest first. If you may draft agents, those of others are listed too.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListTasksArgs {
@@ -253,7 +255,11 @@ impl Tool for ListTasks {
     async fn call(cx: &Call<'_>, args: ListTasksArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
         let start = start_of(args.cursor.as_deref())?;
-        let entries = state.dossiers.after(start).map(|dossier| {
+        let own = state.own_dossiers(cx.caller()).filter(|_| !cx.has_all(Set::Agents));
+        let is_listed = |dossier: &&Arc<Dossier>| {
+            own.as_ref().is_none_or(|own| own.contains(&dossier.name))
+        };
+        let entries = state.dossiers.after(0).filter(is_listed).skip(start).map(|dossier| {
             json!({
                 "slug": dossier.name.as_str(), "created": iso(dossier.opened_at),
                 "description": dossier.description, "dispatchCount": dossier.agents.len(),
@@ -265,7 +271,7 @@ impl Tool for ListTasks {
 
 pub(crate) struct GetTaskContext;
 
-/// Read what was asked in a task and what its agents found.
+/// Read what was asked in a task of yours and what its agents found.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct GetTaskContextArgs {
@@ -281,7 +287,22 @@ impl Tool for GetTaskContext {
     async fn call(cx: &Call<'_>, args: GetTaskContextArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
         let slug = args.task_slug.trim();
-        let dossier = state.dossiers.get(slug).ok_or_else(|| {
+        let own = state.own_dossiers(cx.caller());
+        let is_own =
+            |dossier: &Dossier| own.as_ref().is_none_or(|own| own.contains(&dossier.name));
+        let dossier = state.dossiers.get(slug);
+        if let Some(dossier) = dossier
+            && !is_own(dossier)
+            && cx.has_all(Set::Agents)
+        {
+            let says = format!(
+                "Task \"{slug}\" is not yours; you reach the tasks of your own tree. The person who drafts you can \
+                 name the task, or give your role `reach: workspace`"
+            );
+            return Err(ToolError::named("Forbidden", says));
+        }
+        // To all others, what they may not see is answered like what never was.
+        let dossier = dossier.filter(|dossier| is_own(dossier)).ok_or_else(|| {
             let slug: String = slug.chars().take(80).collect();
             ToolError::named(
                 "UnknownTask",

@@ -579,6 +579,10 @@ fn convert(
             pairs: role.guard.pairs.get(),
             errors: role.guard.errors.get(),
         },
+        reach: match role.reach {
+            crate::roles::Reach::Own => role::Reach::Own,
+            crate::roles::Reach::Workspace => role::Reach::Workspace,
+        },
     })
 }
 
@@ -619,6 +623,7 @@ pub(crate) mod tests {
             account: "".into(),
             max_wait_ms: 50_000,
             guard: teamster_core::guard::Guard::default(),
+            reach: teamster_core::role::Reach::Own,
         }
     }
 }

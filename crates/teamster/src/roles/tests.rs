@@ -185,7 +185,7 @@ fn a_role_of_a_project_has_no_more_than_its_user_allows() {
         ),
         (
             "project/.teamster/roles/evil.md",
-            "---\ntools: [full, main, self]\nlimits:\n  depth: 9\n  turns: 5\ncwd: ../../home\n---\nText.\n",
+            "---\ntools: [full, main, self]\nlimits:\n  depth: 9\n  turns: 5\ncwd: ../../home\nreach: workspace\n---\nText.\n",
         ),
         (
             "project/teamster.toml",
@@ -200,6 +200,7 @@ fn a_role_of_a_project_has_no_more_than_its_user_allows() {
             project/.teamster/roles/evil.md:2: roles.evil.tools: this role of a project may not have "self"
             project/.teamster/roles/evil.md:4: roles.evil.limits.depth: a role of a project may not have more than 2
             project/.teamster/roles/evil.md:6: roles.evil.cwd: a role of a project works in the project
+            project/.teamster/roles/evil.md:7: roles.evil.reach: a role of a project reaches its own runs and tasks only
             project/teamster.toml:1: roles.mine.tools: this role of a project may not have "main"
             project/teamster.toml:1: roles.mine.limits.turns: a role of a project may not have more than 200
             project/teamster.toml:1: roles.mine.cwd: a role of a project works in the project

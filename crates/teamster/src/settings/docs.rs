@@ -58,7 +58,11 @@ are built in. What `tools` names is all that the role may use, in the words of `
 `session` set, reads the backlog, and of the `agents` set has everything if its category is one of
 `mcp.fullAccessCategories`, otherwise `list_agents`, `list_tasks` and `get_task_context`.
 
-A role that a project defines or changes never has `main`, `self` or `metrics`, has at most the user's limits, and works
+An agent reaches its own run and the tasks (dossiers) of its own tree. An agent that works on no run has the shared list,
+the run `default`. `reach: workspace` lets the agents of a role use every run and read every task. An agent never reaches
+more than the agent or client that drafted it, and an agent that works on a run reaches only that run.
+
+A role that a project defines or changes never has `main`, `self`, `metrics` or `reach: workspace`, has at most the user's limits, and works
 inside the project. A role's file that cannot be read also hides another role of its name: that one is not what was meant.
 
 ";

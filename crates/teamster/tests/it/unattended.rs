@@ -357,6 +357,16 @@ async fn an_agent_changes_hands_and_goes_on() {
     assert!(!failed, "{answer}");
     let log = world.hub.log();
     assert!(log.iter().any(|(by, text)| *by == id && text.contains("by hand")), "{log:?}");
+    // The shared list is its run; another run, and another's task, are not.
+    let answer = world.hub.modern(secret, "/mcp/session/other").await;
+    let answer = { answer }.request("tools/list", json!({})).await;
+    let says = "this token belongs to the run default; use the path /mcp/session/default";
+    assert_eq!((answer.status.as_u16(), answer.body.contains(says)), (403, true), "{answer:?}");
+    let theirs = world.agent(&first)["dossier"].as_str().expect("it has one").to_owned();
+    let (answer, failed) = mcp.call("get_task_context", json!({"taskSlug": theirs})).await;
+    assert!(failed && answer.contains("not found"), "{answer}");
+    let (answer, _) = mcp.call("list_tasks", json!({})).await;
+    assert!(!answer.contains(&theirs), "{answer}");
     let listed = world.hub.ok(&["agents"]);
     assert!(listed.contains("adopted"), "{listed}");
 

@@ -93,6 +93,7 @@ fn coder() -> role::Role {
         account: "none".into(),
         max_wait_ms: 50_000,
         guard: teamster_core::guard::Guard::default(),
+        reach: teamster_core::role::Reach::Own,
     }
 }
 

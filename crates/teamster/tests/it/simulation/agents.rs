@@ -712,6 +712,7 @@ pub(super) fn role(name: &str) -> Role {
         account: "all".into(),
         max_wait_ms: 50_000,
         guard: teamster_core::guard::Guard::default(),
+        reach: teamster_core::role::Reach::Own,
     }
 }
 
