@@ -220,7 +220,8 @@ async fn status(State(api): State<Api>) -> Json<Value> {
             "wait_for": waits(&api, &state),
         },
         "questions": state.questions.n_open(), "used": spent(&used(&state)),
-        "waiting": api.hub.n_waiting(), "calls": api.telemetry.calls(),
+        "waiting": api.hub.n_waiting(), "stalled": api.hub.pulse().says(),
+        "calls": api.telemetry.calls(),
         "isolation": api.standing.now().map(|found| found.isolation.name()),
     }))
 }

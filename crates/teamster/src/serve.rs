@@ -86,9 +86,10 @@ pub async fn run(
     let Opened { handle, run } = hub::start(parts, progress).await?;
     let (loop_ended, mut loop_end) = watch::channel(None);
     tasks::spawn("decide", async move {
-        let outcome = run.await.map_err(|error| format!("{:#}", anyhow::Error::from(error)));
-        let _ = loop_ended.send(Some(outcome));
+        let _ = loop_ended.send(Some(hub::guarded(run).await));
     });
+
+    tasks::spawn("watch the loop", handle.watch_the_loop());
 
     let socket = bind_socket(&data);
     let mut file = prepare(&handle, &data, address, (&name, project_named)).await?;
@@ -188,7 +189,10 @@ pub async fn run(
     tokio::select! {
         () = shutdown => tracing::info!("stopping: asked by a signal"),
         _ = stopped.wait_for(|stop| *stop) => tracing::info!("stopping: asked by the operator"),
-        _ = loop_end.wait_for(Option::is_some) => tracing::error!("stopping: the loop ended"),
+        outcome = loop_end.wait_for(Option::is_some) => {
+            let why = outcome.ok().and_then(|outcome| outcome.clone()?.err());
+            tracing::error!("stopping: {}", why.unwrap_or_else(|| "the loop ended".to_owned()));
+        }
     }
     // Agents end while the doors still answer them. Then the doors, the loop and the log, so that every call that was let
     // in is answered.

@@ -100,14 +100,18 @@ fn finding(about: &'static str, verdict: Verdict, says: impl Into<String>) -> Fi
 async fn hub(data: &DataFiles) -> Finding {
     let about = "hub";
     match Client::connect_if_running(data).await {
-        Ok(Some(client)) => match client.version_difference() {
-            Some(difference) => finding(about, Wrong, difference),
-            None => finding(
-                about,
-                Holds,
-                format!("process {} serves {}", client.hub.pid, client.hub.url),
-            ),
-        },
+        Ok(Some(mut client)) => {
+            let status = client.get("/api/status").await.unwrap_or_default();
+            match (client.version_difference(), status["stalled"].as_str()) {
+                (_, Some(stalled)) => finding(about, Wrong, stalled.to_owned()),
+                (Some(difference), None) => finding(about, Wrong, difference),
+                (None, None) => finding(
+                    about,
+                    Holds,
+                    format!("process {} serves {}", client.hub.pid, client.hub.url),
+                ),
+            }
+        }
         Ok(None) => {
             finding(about, Holds, format!("none is running; `{}` starts one", data.call("up -d")))
         }

@@ -37,6 +37,9 @@ pub(super) async fn run(data: &DataFiles, args: StatusArgs) -> anyhow::Result<()
     if let Some(difference) = difference {
         say(&format!("warning: {difference}"));
     }
+    if let Some(stalled) = status["stalled"].as_str() {
+        say(&format!("warning: {stalled}"));
+    }
     print(&shown(&status, &client.hub.url, data))
 }
 

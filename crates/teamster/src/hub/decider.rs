@@ -6,6 +6,7 @@
 //! too, even if it was only told «no». A batch that fails takes the speculative state with it.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::fair::{Fair, WAITING_MAX};
 use super::handle::Shared;
+use super::pulse::{self, Ticket};
 use crate::clock::Clock;
 use crate::secret::Random;
 use crate::tasks;
@@ -45,6 +47,8 @@ pub struct Submission {
     pub command: Command,
     pub key: Option<Key>,
     pub answer: oneshot::Sender<Result<Done, Failure>>,
+    /// Counts it among those that wait, until it is answered.
+    pub ticket: Ticket,
 }
 
 /// Why the loop ended.
@@ -222,6 +226,7 @@ impl Decider {
             command,
             key: None,
             answer,
+            ticket: self.shared.pulse.ask(),
         })));
     }
 
@@ -235,7 +240,13 @@ impl Decider {
     fn decide(&mut self, submission: Submission) {
         let Submission { caller, command, key, .. } = &submission;
         let cx = Context { caller: caller.clone(), now: self.clock.now(), random: (self.random)() };
-        let outcome = match self.speculative.decide(command, key.as_ref(), &cx) {
+        // Deciding changes nothing, so a bug in it is the trouble of one call and not of everybody.
+        let speculative = &self.speculative;
+        let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            speculative.decide(command, key.as_ref(), &cx).map_err(Failure::Refused)
+        }));
+        let decided = decided.unwrap_or_else(|panic| Err(bug(pulse::message(panic.as_ref()))));
+        let outcome = match decided {
             Ok(Decision::New(events)) if !events.is_empty() => {
                 let (by, token, key) = (cx.caller.principal, cx.caller.token, key.clone());
                 let record = Record { at: cx.now, by, token, key, events };
@@ -247,7 +258,7 @@ impl Decider {
             }
             Ok(Decision::New(_)) => Ok(Arc::default()),
             Ok(Decision::Known(events)) => Ok(events),
-            Err(refusal) => Err(Failure::Refused(refusal)),
+            Err(failure) => Err(failure),
         };
         let answer = Answer { submission, outcome, in_batch: false };
         // The decision changed nothing, but it may rest on what is not durable yet: the newest unwritten batch.
@@ -384,6 +395,14 @@ impl Decider {
         }
         Ok(())
     }
+}
+
+/// Returns what a caller is told whose call cannot even be decided.
+fn bug(message: String) -> Failure {
+    tracing::error!(message, "deciding a call panicked");
+    Failure::Unavailable(
+        "the hub failed inside; this is a bug in Teamster, its log has the details, and other calls still work".into(),
+    )
 }
 
 /// Waits for the batch on its way, if there is one.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use teamster_core::agent::{self, AgentId};
 use teamster_core::ids::TellId;
 use teamster_core::key::Key;
+use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::{Conversation, Log};
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::decider::{Input, Submission};
 use super::idlers::Idlers;
 use super::pids::Pids;
+use super::pulse::Pulse;
 use super::stderrs::Stderrs;
 use super::trees::{Left, Trees};
 use super::unheard::Unheard;
@@ -52,6 +54,7 @@ pub(super) struct Shared {
     pub(super) pids: Pids,
     pub(super) stderrs: Stderrs,
     pub(super) written: Written,
+    pub(super) pulse: Arc<Pulse>,
 }
 
 impl Handle {
@@ -73,8 +76,15 @@ impl Handle {
         command: Command,
         key: Option<Key>,
     ) -> Result<Done, Failure> {
+        // What the hub itself has to say is said when the loop answers again; others are told at once.
+        if caller.kind != Kind::Hub
+            && let Some(says) = self.shared.pulse.says()
+        {
+            return Err(Failure::Unavailable(format!("{says}; repeat the call later")));
+        }
         let (answer, answered) = oneshot::channel();
-        let submission = Submission { caller, command, key, answer };
+        let ticket = self.shared.pulse.ask();
+        let submission = Submission { caller, command, key, answer, ticket };
         let stopped = || {
             Failure::Unavailable("the hub is stopping; start it again and repeat the call".into())
         };
@@ -135,6 +145,16 @@ impl Handle {
     /// Returns what was made durable since the hub started.
     pub fn written(&self) -> &Written {
         &self.shared.written
+    }
+
+    /// Notices when the loop does not answer any more. Whoever runs the hub has this run beside it.
+    pub fn watch_the_loop(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.shared.pulse.clone().watch()
+    }
+
+    /// Returns whether the loop answers.
+    pub fn pulse(&self) -> &Pulse {
+        &self.shared.pulse
     }
 
     /// Returns how often somebody who waited was woken.

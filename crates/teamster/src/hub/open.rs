@@ -113,6 +113,7 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         pids: Pids::default(),
         stderrs: Stderrs::default(),
         written: Written::default(),
+        pulse: Arc::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let handle = Handle {

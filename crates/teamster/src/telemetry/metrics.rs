@@ -237,6 +237,11 @@ fn hub(page: &mut Page, telemetry: &Telemetry, state: &State) {
     page.single("teamster_tokens", Kind::Gauge, "Live tokens.", live);
     let help = "Calls and streams that wait for something to happen.";
     page.single("teamster_waiting", Kind::Gauge, help, sources.hub.n_waiting());
+    let help = "Calls that the hub's loop has not answered yet.";
+    page.single("teamster_loop_waiting", Kind::Gauge, help, sources.hub.pulse().n_waiting());
+    let stalled = sources.hub.pulse().stalled().unwrap_or_default();
+    let help = "Seconds for which the loop has answered nothing while calls wait; 0 below ten.";
+    page.single("teamster_loop_stalled_seconds", Kind::Gauge, help, stalled.as_secs());
     let help = "Open HTTP connections, on TCP and on the unix socket.";
     page.single("teamster_connections", Kind::Gauge, help, sources.connections.n_open());
     if let Some(traces) = &sources.traces {

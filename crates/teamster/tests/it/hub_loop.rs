@@ -302,3 +302,59 @@ fn reading_never_waits_for_the_log() {
         assert_eq!(read.now_or_never(), Some(1));
     });
 }
+
+/// Callers are told within the time in which people give up, and the hub tells when it is over.
+#[test]
+fn a_loop_that_does_not_answer_is_noticed() {
+    run_in_virtual_time(async {
+        let test = Test::start().await;
+        let ann = test.caller("ann", 1, None).await;
+        tokio::spawn(test.hub.handle.watch_the_loop());
+        let pulse = test.hub.handle.pulse();
+        // It has nothing to do for long, then it answers slowly: neither is a stall.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        test.faults.set_append_latency(Duration::from_secs(5));
+        test.submit(&ann, add("a")).await.expect("it ends").expect("it is added");
+        assert_eq!((pulse.says(), pulse.n_waiting()), (None, 0));
+
+        test.faults.set_append_latency(Duration::from_secs(60));
+        let slow = test.submit(&ann, add("b"));
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        let stalled = pulse.stalled().expect("it is noticed");
+        assert!((10..=14).contains(&stalled.as_secs()), "{stalled:?}");
+        let refused = test.hub.handle.submit(ann.clone(), add("c"), None).now_or_never();
+        let refused = refused.expect("it is answered at once").expect_err("it is refused");
+        let says = "nothing was changed: the hub has answered no call for 1";
+        assert!(refused.to_string().starts_with(says), "{refused}");
+
+        slow.await.expect("it ends").expect("it is added");
+        test.faults.set_append_latency(Duration::from_millis(1));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(pulse.says(), None);
+        test.submit(&ann, add("c")).await.expect("it ends").expect("it is added");
+        assert_eq!(test.items().len(), 3);
+    });
+}
+
+/// A number that is drawn where a batch is put together, beyond any single call, fails.
+#[test]
+fn a_loop_that_panics_ends_with_a_sentence() {
+    run_in_virtual_time(async {
+        let (store, faults) = (Store::default(), Faults::default());
+        let mut n_drawn = 0;
+        let draw = move || {
+            n_drawn += 1;
+            assert!(n_drawn != 2, "no more numbers");
+            n_drawn
+        };
+        let opened = in_process::open(&store, &faults, Box::new(draw)).await.expect("it opens");
+        let teamster::hub::Opened { handle, run } = opened;
+        let ended = tokio::spawn(teamster::hub::guarded(run));
+        let start = teamster_core::hub::Command::Start { version: "1".into() };
+        let answer = handle.submit(Caller::hub(), Command::Hub(start), None).await;
+        let answer = answer.expect_err("the loop is gone").to_string();
+        assert!(answer.starts_with("it is unknown whether anything was changed"), "{answer}");
+        let why = ended.await.expect("the panic was caught").expect_err("it is no good end");
+        assert!(why.starts_with("its loop panicked (no more numbers). This is a bug"), "{why}");
+    });
+}

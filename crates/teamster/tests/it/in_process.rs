@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use teamster::clock::Clock;
 use teamster::hub::{self, Handle, Opened, Parts, Snapshots};
 use teamster::project::Project;
+use teamster::secret::Random;
 use teamster_core::Timestamp;
 use teamster_log::memory::{Faults, Memory, Store};
 
@@ -90,6 +91,32 @@ pub(crate) async fn start(
     start_at(store, faults, dice, snapshot_every, tokio::time::Instant::now()).await
 }
 
+/// Opens the log; the loop is the test's to run.
+pub(crate) async fn open(
+    store: &Store,
+    faults: &Faults,
+    random: Random,
+) -> Result<Opened, hub::OpenError> {
+    let epoch = tokio::time::Instant::now();
+    hub::start(parts(store, faults, random, u64::MAX, epoch), |_, _| ()).await
+}
+
+fn parts(
+    store: &Store,
+    faults: &Faults,
+    random: Random,
+    snapshot_every: u64,
+    epoch: tokio::time::Instant,
+) -> Parts {
+    Parts {
+        log: Arc::new(Memory::with_faults(store, faults)),
+        clock: Arc::new(VirtualClock(epoch)),
+        random,
+        project: Project::new(Path::new("/nowhere")),
+        snapshots: Snapshots { every: snapshot_every, at_end: u64::MAX },
+    }
+}
+
 /// The same with a clock that began at `epoch`, perhaps for an earlier hub.
 pub(crate) async fn start_at(
     store: &Store,
@@ -98,13 +125,7 @@ pub(crate) async fn start_at(
     snapshot_every: u64,
     epoch: tokio::time::Instant,
 ) -> Result<Running, String> {
-    let parts = Parts {
-        log: Arc::new(Memory::with_faults(store, faults)),
-        clock: Arc::new(VirtualClock(epoch)),
-        random: Box::new(move || dice.roll()),
-        project: Project::new(Path::new("/nowhere")),
-        snapshots: Snapshots { every: snapshot_every, at_end: u64::MAX },
-    };
+    let parts = parts(store, faults, Box::new(move || dice.roll()), snapshot_every, epoch);
     let opened = hub::start(parts, |_, _| ()).await;
     let Opened { handle, run } = opened.map_err(|error| format!("cannot start: {error}"))?;
     let task = tokio::spawn(async move {

@@ -215,6 +215,8 @@ async fn the_page_is_in_prometheus_text_format() {
         teamster_log_bytes gauge
         teamster_tokens gauge
         teamster_waiting gauge
+        teamster_loop_waiting gauge
+        teamster_loop_stalled_seconds gauge
         teamster_connections gauge
         process_cpu_seconds_total counter
         process_resident_memory_bytes gauge
