@@ -103,15 +103,10 @@ pub struct Summary {
 
 impl Summary {
     pub(crate) fn new(icon: &'static str, text: String) -> Self {
-        // A line stays a line: what an agent wrote must not look like other lines of the log, nor steer a terminal, nor be
+        // A line stays a line: text of an agent must not look like other lines of the log, nor steer a terminal, nor be
         // read in another order than it is in.
-        let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let plain = |c: char| match c {
-            '\n' | '\r' | '\t' => Some(' '),
-            c if c.is_control() || turns(c) => None,
-            c => Some(c),
-        };
-        Self { icon, text: text.chars().filter_map(plain).collect(), run: None }
+        let text = text.replace(['\n', '\r', '\t'], " ");
+        Self { icon, text: crate::text::plain(&text), run: None }
     }
 }
 

@@ -101,6 +101,8 @@ pub struct Holder {
 pub struct Item {
     pub id: ItemId,
     pub content: Arc<str>,
+    /// Whoever wrote the content.
+    pub by: PrincipalName,
     pub status: Status,
     pub priority: Priority,
     pub depends_on: Vec<ItemId>,
@@ -560,6 +562,7 @@ impl Items {
                 self.put(Item {
                     id,
                     content,
+                    by: record.by.clone(),
                     status,
                     priority,
                     depends_on: Vec::new(),
@@ -587,9 +590,10 @@ impl Items {
                 item.holder = holder();
                 item.iteration = iteration;
             }),
-            Event::Edited { id, content } => {
-                self.change(*id, |item| item.content = content.clone())
-            }
+            Event::Edited { id, content } => self.change(*id, |item| {
+                item.content = content.clone();
+                item.by = record.by.clone();
+            }),
             Event::Linked { id, yak } => self.change(*id, |item| item.yak = Some(yak.clone())),
             Event::Released { id } => self.change(*id, |item| {
                 item.status = Status::Remaining;

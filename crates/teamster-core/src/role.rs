@@ -165,6 +165,9 @@ pub struct Role {
     pub guard: Guard,
     #[serde(default)]
     pub reach: Reach,
+    /// Its prompt is in a file of the project.
+    #[serde(default)]
+    pub is_projects: bool,
 }
 
 fn usual_tool_stall_ms() -> u64 {

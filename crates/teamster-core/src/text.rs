@@ -1,5 +1,6 @@
 //! Bounds on the texts that agents and people send.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 use std::sync::Arc;
@@ -43,10 +44,9 @@ pub fn long(field: impl Into<String>, given: &str, max: usize) -> Result<Arc<str
     checked(field.into(), given, max)
 }
 
-/// Returns a text without what steers a terminal (colours, titles, movements) and without characters that change the order
-/// in which it is read.
+/// Returns a text without what steers a terminal (colours, titles, movements), in which all other characters that show
+/// nothing are written out.
 pub fn plain(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -66,17 +66,64 @@ pub fn plain(text: &str) -> String {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\r' => plain.push('\n'),
             '\n' | '\t' => plain.push(c),
-            c if c.is_control() || turns(c) => {}
+            c if c.is_control() => {}
             c => plain.push(c),
         }
     }
-    plain
+    visible(&plain).into_owned()
 }
 
 /// Skips the rest of a terminal's control sequence: parameters, up to a letter.
 fn skip_parameters(chars: &mut Peekable<Chars<'_>>) {
     while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
     chars.next_if(|c| matches!(c, '@'..='~'));
+}
+
+/// Says whether a character shows nothing, or changes how others are shown: controls, marks of direction, characters
+/// without width, fillers, tags, and line breaks that only some programs know.
+pub fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
+            true
+        }
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' => true,
+        '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' => true,
+        '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// Says whether a hidden character belongs to the one before it: what joins or selects the forms of emoji and of letters
+/// that have several.
+fn shapes(c: char, before: Option<char>) -> bool {
+    let Some(before) = before else { return false };
+    let is_letter = !before.is_ascii() && !before.is_whitespace();
+    match c {
+        '\u{fe0e}' | '\u{fe0f}' => (is_letter || before.is_ascii_graphic()) && !is_hidden(before),
+        '\u{200c}' | '\u{200d}' => {
+            is_letter && (!is_hidden(before) || matches!(before, '\u{fe0e}' | '\u{fe0f}'))
+        }
+        _ => false,
+    }
+}
+
+/// Returns a text in which every character that shows nothing is written as an escape, such as `\u{202e}`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut before = None;
+    for c in text.chars() {
+        match is_hidden(c) && !shapes(c, before) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+        before = Some(c);
+    }
+    shown.into()
 }
 
 /// Returns the beginning of a text that may be too long to be kept, as much as fits into `max` bytes.
@@ -128,11 +175,37 @@ mod tests {
             ("\u{1b}]0;title\u{7}after", "after"),
             ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
             ("one\r\ntwo\rthree", "one\ntwo\nthree"),
-            ("ab\u{202e}c\u{0}d", "abcd"),
+            ("ab\u{202e}c\u{0}d", "ab\\u{202e}cd"),
             ("cut \u{1b}[", "cut "),
             ("array[31m] stays", "array[31m] stays"),
         ] {
             assert_eq!(plain(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_shows_nothing_is_written_out_and_what_people_write_stays() {
+        for text in [
+            "",
+            "plain\n\ttext – ü",
+            "日本語 العربية עברית हिन्दी",
+            "می\u{200c}خواهم",
+            "❤\u{fe0f}\u{200d}🔥 👩\u{200d}💻 1\u{fe0f}⃣",
+        ] {
+            assert_eq!(visible(text), text);
+        }
+        for (text, expected) in [
+            ("a\u{202e}b", "a\\u{202e}b"),
+            ("a\u{200b}b", "a\\u{200b}b"),
+            ("use\u{200d}r", "use\\u{200d}r"),
+            ("\u{200d}", "\\u{200d}"),
+            ("é\u{200d}\u{200d}", "é\u{200d}\\u{200d}"),
+            ("\u{e0041}", "\\u{e0041}"),
+            ("\u{7}", "\\u{7}"),
+            ("a\u{2028}b", "a\\u{2028}b"),
+        ] {
+            assert_eq!(visible(text), expected);
+            assert_eq!(visible(expected), expected, "twice is as once");
         }
     }
 }

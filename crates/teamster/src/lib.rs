@@ -7,6 +7,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+mod fence;
 pub mod held;
 pub mod hub;
 pub mod isolation;

@@ -117,6 +117,8 @@ pub struct Role {
     pub reach: Reach,
     pub cwd: Option<PathBuf>,
     pub prompt: String,
+    /// Who wrote its prompt.
+    pub prompt_from: Layer,
     /// Where it was last defined or changed.
     pub from: Origin,
 }
@@ -498,6 +500,7 @@ fn role(
         reach: fields.reach.unwrap_or_default(),
         cwd: fields.cwd.map(|cwd| PathBuf::from(cwd.as_str())),
         prompt,
+        prompt_from: prompt_at.layer,
         from,
         name,
     })

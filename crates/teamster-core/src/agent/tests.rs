@@ -29,6 +29,7 @@ pub(crate) fn role(name: &str, limits: Limits) -> Role {
         max_wait_ms: 50_000,
         guard: Guard::default(),
         reach: crate::role::Reach::Own,
+        is_projects: false,
     }
 }
 
@@ -102,7 +103,9 @@ fn a_draft_opens_a_dossier_that_those_below_inherit() {
         a_team()[..3].to_vec(),
         "lead-1",
         draft("coder", "part"),
-        expect![[r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#]],
+        expect![[
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":999000,"microdollars":null,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#
+        ]],
     );
     check(
         vec![roles()],
@@ -408,7 +411,7 @@ fn roles_change_only_where_they_differ() {
         Any::Role(role::Command::Sync(other)),
         expect![[r#"
             {"role":{"removed":{"name":"lead"}}}
-            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000,"guard":{"repeats":5,"pairs":4,"errors":8},"reach":"own"}}}}"#]],
+            {"role":{"defined":{"role":{"name":"tester","description":"","category":"coding","program":"goose","model":null,"grants":["full"],"limits":{"depth":2,"children":2,"total":3,"turns":4,"wall_ms":1000000,"microdollars":null,"tokens":null},"directory":null,"stall_ms":300000,"tool_stall_ms":3600000,"prompt":"You write code.","permissions":{"deny":[],"ask":[],"allow":[],"otherwise":"allow","ask_ms":0},"account":"goose","max_wait_ms":50000,"guard":{"repeats":5,"pairs":4,"errors":8},"reach":"own","is_projects":false}}}}"#]],
     );
     let (_, sync) = roles();
     check(
@@ -619,7 +622,9 @@ fn money_is_spent_by_a_whole_tree() {
         [a_team_with_a_dollar()[..3].to_vec(), vec![spend("lead-1", Some(400_000))]].concat(),
         "lead-1",
         draft("coder", "part"),
-        expect![[r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#]],
+        expect![[
+            r#"{"agent":{"drafted":{"id":"coder-2","number":2,"draft":{"role":"coder","dossier":"build-thing-more-1","prompt":"part","directory":"/work","parent":"lead-1","depth":1,"limits":{"depth":0,"children":2,"total":2,"turns":4,"wall_ms":998000,"microdollars":600000,"tokens":null},"team":null,"run":null,"within":"default"}}}}"#
+        ]],
     );
     let spent = [a_team_with_a_dollar(), vec![spend("coder-2", Some(1_000_001))]].concat();
     check(

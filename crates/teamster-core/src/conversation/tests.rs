@@ -663,7 +663,7 @@ fn why_there_is_no_answer_steers_no_terminal() {
     let Progress::Settled { how: How::Terminated { why }, answer, .. } = &tell.progress else {
         panic!("{tell:?}")
     };
-    assert_eq!((&**why, &**answer), ("failed x", "fine"));
+    assert_eq!((&**why, &**answer), ("failed \\u{202e}x", "fine"));
 }
 
 fn ready(name: &str, incarnation: u32) -> (&'static str, Any) {

@@ -256,9 +256,8 @@ impl Tool for ListTasks {
         let state = cx.state();
         let start = start_of(args.cursor.as_deref())?;
         let own = state.own_dossiers(cx.caller()).filter(|_| !cx.has_all(Set::Agents));
-        let is_listed = |dossier: &&Arc<Dossier>| {
-            own.as_ref().is_none_or(|own| own.contains(&dossier.name))
-        };
+        let is_listed =
+            |dossier: &&Arc<Dossier>| own.as_ref().is_none_or(|own| own.contains(&dossier.name));
         let entries = state.dossiers.after(0).filter(is_listed).skip(start).map(|dossier| {
             json!({
                 "slug": dossier.name.as_str(), "created": iso(dossier.opened_at),
@@ -288,8 +287,7 @@ impl Tool for GetTaskContext {
         let state = cx.state();
         let slug = args.task_slug.trim();
         let own = state.own_dossiers(cx.caller());
-        let is_own =
-            |dossier: &Dossier| own.as_ref().is_none_or(|own| own.contains(&dossier.name));
+        let is_own = |dossier: &Dossier| own.as_ref().is_none_or(|own| own.contains(&dossier.name));
         let dossier = state.dossiers.get(slug);
         if let Some(dossier) = dossier
             && !is_own(dossier)

@@ -9,6 +9,7 @@ use teamster_core::ids::QuestionId;
 use teamster_core::permission::{Ours, Permissions, Verdict};
 use teamster_core::question::{self, Choice};
 use teamster_core::role::Role;
+use teamster_core::text::visible;
 use teamster_core::{Caller, Command, Event, Timestamp};
 
 use self::seen::Seen;
@@ -155,13 +156,10 @@ fn payload(call: &ToolCall) -> String {
     lines.join("\n")
 }
 
-/// What came from an agent must not steer the terminal of whoever is asked, nor be read in another order than it is in. The
-/// question is kept, so it has no secrets.
+/// Whoever is asked must see all of it: what would steer a terminal is written out and not left out, because it could have
+/// a command in it. The question is kept, so it has no secrets.
 fn plain(text: &str) -> String {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let plain: String = text.chars().filter(|c| !steers(*c) && !turns(*c)).collect();
-    secret::redacted(&plain)
+    secret::redacted(&visible(text))
 }
 
 #[cfg(test)]

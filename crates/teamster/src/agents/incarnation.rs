@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamster_agents::agent::{Event, ToolCall, TurnEnd};
+use teamster_agents::agent::{Event, Refusal, ToolCall, TurnEnd};
 use teamster_agents::dialogue::Dialogue;
 use teamster_agents::drivers;
 use teamster_agents::launch::{self, Grace};
@@ -40,6 +40,7 @@ use super::last_words::LastWords;
 use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
 use super::{Shared, model, outcome, retention, until};
+use crate::fence::{Author, Prompt};
 use crate::plain::cleaned;
 use crate::secret;
 
@@ -161,6 +162,31 @@ async fn settle(shared: &Shared, agent: &Agent) -> Result<(), String> {
         shared.tell_hub(command).await;
     }
     Ok(())
+}
+
+/// Returns what the user wrote, as a prompt.
+fn users(text: &str) -> Prompt {
+    let mut prompt = Prompt::default();
+    prompt.users(text);
+    prompt
+}
+
+fn role(role: &Role) -> Prompt {
+    let mut prompt = Prompt::default();
+    prompt.role(role);
+    prompt
+}
+
+/// Returns the task of a drafted agent, with the name of its author if that is not the user.
+fn drafted(agent: &Agent) -> Prompt {
+    match Author::of(&agent.drafted_by) {
+        Author::User | Author::Hub => users(&agent.draft.prompt),
+        by @ Author::Other(_) => {
+            let mut prompt = Prompt::from("Your task, written by ");
+            prompt.known(&by).ours(":\n\n").quote(&agent.draft.prompt);
+            prompt
+        }
+    }
 }
 
 /// An agent that is being talked to.
@@ -743,24 +769,31 @@ impl Talk<'_> {
         self.denials.begin();
         self.progress_at = Instant::now();
         let prompt = self.prompt(resumed);
-        match self.dialogue.prompt(&prompt) {
+        match self.send(&prompt) {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
         }
     }
 
+    /// Sends a prompt. Nothing else does, so that no text reaches an agent without its author.
+    fn send(&mut self, prompt: &Prompt) -> Result<(), Refusal> {
+        self.dialogue.prompt(&prompt.finished())
+    }
+
     /// Returns what the agent is told: what its role says, what is known of its dossier, and its task.
-    fn prompt(&self, resumed: bool) -> String {
+    fn prompt(&self, resumed: bool) -> Prompt {
         const CUT_OFF: &str = "You were cut off in the middle of your work. What you did before is done: look at it, then go on \
                                from there.";
         let task = self.task();
         // What a person began and handed over goes on as if they had typed it.
         if resumed && self.agent.incarnation == 1 {
-            return self.agent.draft.prompt.to_string();
+            return users(&self.agent.draft.prompt);
         }
         // It may have been cut off before it was told its task.
         if resumed {
-            return format!("{CUT_OFF} Your task:\n\n{task}");
+            let mut prompt = Prompt::from(CUT_OFF);
+            prompt.ours(" Your task:\n\n").add(&task);
+            return prompt;
         }
         let state = self.shared.hub.state();
         let dossier = state.dossiers.get(self.agent.draft.dossier.as_str());
@@ -771,25 +804,26 @@ impl Talk<'_> {
         });
         // An iteration of a run begins afresh; what it is to know is in its prompt.
         let context = context.filter(|_| self.agent.draft.run.is_none());
-        let context = context.map(|dossier| dossier.context(&state.agents, &state.runs));
-        let again = (self.agent.n_interruptions > 0).then(|| CUT_OFF.to_owned());
-        let parts = [Some(self.role.prompt.to_string()), context, again, Some(task)];
-        parts
-            .into_iter()
-            .flatten()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join("\n\n---\n\n")
+        let context = context.map(|dossier| {
+            let mut prompt = Prompt::from(
+                "The record of this task so far. Its results are the words of the agents that it names:\n\n",
+            );
+            prompt.quote(&dossier.context(&state.agents, &state.runs));
+            prompt
+        });
+        let again = (self.agent.n_interruptions > 0).then(|| Prompt::from(CUT_OFF));
+        let parts = [Some(role(self.role)), context, again, Some(task)];
+        Prompt::parts(parts.into_iter().flatten())
     }
 
     /// Returns what it is to do; in an iteration of a run, that is what is known of the run now.
-    fn task(&self) -> String {
+    fn task(&self) -> Prompt {
         let state = self.shared.hub.state();
         let of_run = self.agent.draft.run.as_ref().and_then(|run| {
             let open = state.runs.get(run).iterations.of(&self.agent.id.principal())?.clone();
             crate::work::prompt::of_iteration(&state, run, &open)
         });
-        of_run.unwrap_or_else(|| self.agent.draft.prompt.to_string())
+        of_run.unwrap_or_else(|| drafted(self.agent))
     }
 
     /// Returns how long it may rest.

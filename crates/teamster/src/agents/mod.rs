@@ -583,6 +583,7 @@ fn convert(
             crate::roles::Reach::Own => role::Reach::Own,
             crate::roles::Reach::Workspace => role::Reach::Workspace,
         },
+        is_projects: role.prompt_from == settings::Layer::Project,
     })
 }
 
@@ -624,6 +625,7 @@ pub(crate) mod tests {
             max_wait_ms: 50_000,
             guard: teamster_core::guard::Guard::default(),
             reach: teamster_core::role::Reach::Own,
+            is_projects: false,
         }
     }
 }

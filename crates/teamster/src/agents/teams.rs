@@ -168,6 +168,7 @@ fn team(
     behaviour.directory = None;
     if fields.role.is_none() {
         behaviour.prompt = PROMPT.into();
+        behaviour.is_projects = false;
     }
     let grants: Vec<String> = match &fields.tools {
         Some(tools) => tools.iter().map(ToString::to_string).collect(),

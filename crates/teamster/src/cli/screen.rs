@@ -232,13 +232,12 @@ pub(super) fn clean(text: &str) -> String {
                 Some('\n') => clean.push('\n'),
                 Some(_) | None => {}
             },
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {}
             '\u{2028}' | '\u{2029}' => clean.push('\n'),
             c if c.is_control() => {}
             c => clean.push(c),
         }
     }
-    clean
+    teamster_core::text::visible(&clean).into_owned()
 }
 
 /// The same, as one line.
@@ -338,7 +337,7 @@ mod tests {
     #[test]
     fn nothing_that_others_wrote_steers_the_terminal() {
         let text = "\u{1b}[31mred\u{1b}[0m \u{1b}]0;title\u{7}a\u{1b}]8;;x\u{1b}\\b\u{1b}c\r\n\tc\u{9b}\u{202e}d\u{1b}";
-        assert_eq!(clean(text), "red ab\n    cd");
+        assert_eq!(clean(text), "red ab\n    c\\u{202e}d");
         assert_eq!(clean("\u{1b}[1\n2\u{1b}]x\ny"), "\n2\ny");
         assert_eq!(clean_line("a\n  b\u{0} c"), "a b c");
     }

@@ -54,7 +54,7 @@ impl Pulse {
     pub fn says(&self) -> Option<String> {
         let stalled = self.stalled()?;
         Some(format!(
-            "the hub has answered no call for {} s and {} wait; the disk of its log may hang",
+            "the hub has answered no call for {} s ({} waiting); the disk of its log may hang",
             stalled.as_secs(),
             self.n_waiting()
         ))

@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_role_is_told_with_its_line() {
             user/roles/anchor.md:2: anchors, aliases and tags are not used here; the role anchor is left out
             user/roles/coder.md:3: this is not YAML: while parsing a node, did not find expected node content; the role coder is left out
             user/roles/fields.md:2: name: "other" is not used; the role is called fields
-            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `cwd`, `prompt`
+            user/roles/fields.md:3: colour: unknown key `colour`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `reach`, `cwd`, `prompt`
             user/roles/fields.md:4: roles.fields.category: there is no category cooking, so it is coding; there are coding, conversational, research
             user/roles/fields.md:5: roles.fields.program: there is no program "cline"; there are claude, claude-agent-acp, codex, codex-acp, copilot, fast-agent, gemini, goose, kimi, opencode, qwen, scripted, vibe
             user/roles/fields.md:6: model: invalid value: string "", expected one line of text, at most 1024 bytes long

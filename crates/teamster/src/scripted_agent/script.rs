@@ -52,6 +52,8 @@ pub(super) enum Step {
 /// Returns the script in a prompt, if every line of it can be read.
 pub(super) fn find(prompt: &str) -> anyhow::Result<VecDeque<Line>> {
     let lines = (1..).zip(prompt.lines()).filter_map(|(number, line)| {
+        // A task or a message of another agent is quoted.
+        let line = line.strip_prefix(crate::fence::MARK).unwrap_or(line);
         let text = line.strip_prefix("! ")?.trim().to_owned();
         Some(Line { number, text })
     });

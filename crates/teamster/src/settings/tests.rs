@@ -207,7 +207,7 @@ limits = { turns = 10, depth = 99 }
             user/teamster.toml:28: programs.mine.pass[1]: invalid value: string "not good", expected the name of an environment variable
             user/teamster.toml:30: programs.half: has no command; name what to start
             user/teamster.toml:33: programs.near: has a relative path as its command; write a name that is on the PATH, or an absolute path
-            user/teamster.toml:38: roles.fast.categroy: unknown key `categroy`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `cwd`, `prompt`
+            user/teamster.toml:38: roles.fast.categroy: unknown key `categroy`, expected one of `name`, `description`, `category`, `program`, `model`, `tools`, `limits`, `permissions`, `guard`, `reach`, `cwd`, `prompt`
             user/teamster.toml:40: roles.fast.limits.depth: invalid value: integer `99`, expected a whole number from 0 to 16
             categories.quick.stall_s = 5 # user/teamster.toml:23
             limits.depth = 1 # user/teamster.toml:8

@@ -151,7 +151,10 @@ async fn claude_works_a_spec_off_although_the_hub_is_killed() {
         model.assert_played(prompt);
     }
     let heard = model.heard_with(&begins(2));
-    assert!(heard.last().is_some_and(|prompt| prompt.contains("(#1) one needs salt")), "{heard:?}");
+    assert!(
+        heard.last().is_some_and(|prompt| prompt.contains("(#1) worker-2 | one needs salt")),
+        "{heard:?}"
+    );
     assert_tidy(&driven, &project);
 }
 

@@ -106,9 +106,10 @@ async fn goose_works_a_spec_off_with_a_commit_for_each_item() {
         let prompt = heard.last().expect("it was heard");
         assert!(prompt.contains(SPEC.trim_end()), "{prompt}");
         for (before, earlier) in (1..).zip(ORDER).take(n - 1) {
-            let note = format!("- [tip] (#{before}) {earlier} needs salt");
+            let worker = format!("worker-{}", before + 1);
+            let note = format!("- [tip] (#{before}) {worker} | {earlier} needs salt");
             assert!(prompt.contains(&note), "{note}: {prompt}");
-            assert!(prompt.contains(&format!("#{before}: Did {earlier}.")), "{prompt}");
+            assert!(prompt.contains(&format!("- #{before} {worker} | Did {earlier}.")), "{prompt}");
         }
         assert!(!prompt.contains(&format!("{item} needs salt")), "{prompt}");
         assert!(prompt.contains(&format!("Remaining ({}):", 6 - n)), "{prompt}");

@@ -87,7 +87,8 @@ fn what_an_agent_says_and_does_is_printed_with_the_time_and_a_summary_at_the_end
     assert!(place("  planned") < place("iteration 0 ended"));
     assert!(place("TAS-4 claimed by iteration 1: four") < place("iteration 1 ended, commit"));
     assert!(place("  ✓ write") < place("iteration 1 ended, commit"));
-    assert!(lines.contains(&"  done"), "{printed}");
+    // In a prompt it is written out, and so the agent says it.
+    assert!(lines.contains(&"  done\\u{7}"), "{printed}");
     assert!(!printed.contains("of much") && !printed.contains("number 0"), "{printed}");
     assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{printed}");
     for row in [

@@ -69,7 +69,8 @@ fn an_agent_whose_turn_ends_at_a_denial_is_prompted_once_more() {
         let ended = world.ended(&id);
         assert_eq!(outcome(&ended), expected, "{script}");
         let transcript = world.hub.ok(&["agent", "show", &id, "--json"]);
-        let n_prompts = transcript.matches("That was not permitted: execute curl").count();
+        let says = format!("That was not permitted: {id} | execute curl");
+        let n_prompts = transcript.matches(&says).count();
         assert_eq!(n_prompts, n_prompts_expected, "{transcript}");
         assert_eq!(world.agent(&id)["turns"], 1 + n_prompts_expected, "each prompt is a turn");
     }

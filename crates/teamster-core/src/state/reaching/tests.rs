@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use crate::agent::tests::role as plain;
 use crate::agent::{AskedLimits, Command as Agent, NewAgent};
 use crate::role::{self, Limits, Reach, Role};
@@ -62,14 +64,13 @@ fn a_workspace() -> Given {
 fn every_principal_reaches_what_it_was_given_and_no_more() {
     let given = a_workspace();
     let mut found = String::new();
-    for who in
-        ["eve", "ann", "amy", "coder-1", "coder-2", "wide-3", "wide-4", "coder-5", "wide-6"]
+    for who in ["eve", "ann", "amy", "coder-1", "coder-2", "wide-3", "wide-4", "coder-5", "wide-6"]
     {
         let caller = given.caller(who);
         let token = given.state.tokens.get(caller.token.unwrap()).unwrap();
-        let runs = ["default", "alpha", "beta"].into_iter().filter(|run| {
-            given.state.check_run(token, &RunName::parse(run).unwrap()).is_ok()
-        });
+        let runs = ["default", "alpha", "beta"]
+            .into_iter()
+            .filter(|run| given.state.check_run(token, &RunName::parse(run).unwrap()).is_ok());
         let own = given.state.own_dossiers(&caller);
         let dossiers = given.state.dossiers.after(0).map(|dossier| dossier.name.clone());
         let dossiers: Vec<String> = dossiers
@@ -77,7 +78,8 @@ fn every_principal_reaches_what_it_was_given_and_no_more() {
             .map(|name| name.to_string())
             .collect();
         let runs: Vec<&str> = runs.collect();
-        found += &format!("{who}: runs {}; dossiers {}\n", runs.join(" "), dossiers.join(" "));
+        let (runs, dossiers) = (runs.join(" "), dossiers.join(" "));
+        let _ = writeln!(found, "{who}: runs {runs}; dossiers {dossiers}");
     }
     expect_test::expect![[r#"
         eve: runs default alpha beta; dossiers one two three four five

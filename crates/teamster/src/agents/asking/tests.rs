@@ -516,7 +516,10 @@ fn what_is_not_seen_whole_is_not_allowed_by_rules() {
 
 #[test]
 fn what_is_shown_is_what_there_is() {
-    assert_eq!(plain("rm\u{202e} \u{1b}[2Ka\r\n\tb\u{2066}"), "rm [2Ka\n\tb");
+    let shown = "rm\\u{202e} \\u{1b}[2Ka\\u{d}\n\tb\\u{2066}";
+    assert_eq!(plain("rm\u{202e} \u{1b}[2Ka\r\n\tb\u{2066}"), shown);
+    // A terminal shows nothing of this, a shell runs it.
+    assert!(plain("echo \u{1b}]; rm -rf ~; echo \u{7}").contains("; rm -rf ~;"));
 }
 
 #[test]

@@ -2,14 +2,15 @@
 
 use teamster_agents::agent::{Event, TurnEnd};
 use teamster_core::agent::SleepWhy;
-use teamster_core::conversation::{self, Conversation, How, Partner};
+use teamster_core::conversation::{self, Conversation, How, Partner, Tell};
 use teamster_core::ids::TellId;
 use teamster_core::team::Team;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
-use super::{Came, Talk};
+use super::{Came, Talk, role};
 use crate::agents::{self, resting::Rest, retention};
+use crate::fence::{Author, Prompt};
 use crate::hub::Claim;
 use crate::plain::cleaned;
 
@@ -38,6 +39,32 @@ pub(super) fn is_outdated(state: &State, started_for: &Team) -> bool {
         ..Team::clone(now)
     };
     shown_alike != *started_for
+}
+
+/// Returns a message as an agent reads it: the user's as it is, others' quoted.
+fn told(conversation: &Conversation, tell: &Tell) -> Prompt {
+    let mut prompt = Prompt::default();
+    // Anybody may be called like a team.
+    let from = |prompt: &mut Prompt| match &conversation.from {
+        Partner::Team(team) => drop(prompt.ours("team ").known(team)),
+        Partner::Principal(name) => drop(prompt.known(name).ours(", who is of no team")),
+    };
+    if tell.answer_to.is_some() {
+        prompt.ours("A late answer (").known(&tell.id);
+        prompt.ours("). Go on with what you needed it for; your last words are kept for ");
+        from(&mut prompt);
+        prompt.ours(".\n\n").quote(&tell.message);
+        return prompt;
+    }
+    prompt.ours("Message from ");
+    from(&mut prompt);
+    prompt.ours(" (").known(&tell.id).ours("). Your last words are sent back as the answer.\n\n");
+    // The user may speak for any team.
+    match Author::of(&tell.by) {
+        Author::User => prompt.users(&tell.message),
+        Author::Hub | Author::Other(_) => prompt.quote(&tell.message),
+    };
+    prompt
 }
 
 impl Talk<'_> {
@@ -92,7 +119,7 @@ impl Talk<'_> {
         self.progress_at = Instant::now();
         // While it rested, it had nothing to say.
         self.heard_at = Instant::now();
-        let prompted = self.dialogue.prompt(&prompt);
+        let prompted = self.send(&prompt);
         // While it begins. What it is told stands before what it says, for that is not heard before this.
         self.keep_told(&done.state, conversation, tell, is_again).await;
         match prompted {
@@ -141,32 +168,17 @@ impl Talk<'_> {
         conversation: &Conversation,
         tell: TellId,
         is_again: bool,
-    ) -> Option<String> {
+    ) -> Option<Prompt> {
         let tell = state.conversations.tell(tell)?;
-        let role = (!std::mem::replace(&mut self.conversing.knows_its_role, true))
-            .then(|| self.role.prompt.to_string())
-            .filter(|prompt| !prompt.is_empty());
+        let knows_its_role = std::mem::replace(&mut self.conversing.knows_its_role, true);
+        let role = (!knows_its_role).then(|| role(self.role));
         let again = is_again.then(|| {
-            "You were cut off while you answered this message. What you did before is done: look at it, then go on from there."
-                .to_owned()
+            Prompt::from(
+                "You were cut off while you answered this message. What you did before is done: look at it, then go on from there.",
+            )
         });
-        // Anybody may be called like a team.
-        let from = match &conversation.from {
-            Partner::Team(team) => format!("team {team}"),
-            Partner::Principal(name) => format!("{name}, who is of no team"),
-        };
-        let head = match tell.answer_to {
-            Some(_) => format!(
-                "A late answer ({}). Go on with what you needed it for; your last words are kept for {from}.",
-                tell.id
-            ),
-            None => format!(
-                "Message from {from} ({}). Your last words are sent back as the answer.",
-                tell.id
-            ),
-        };
-        let parts = [role, again, Some(format!("{head}\n\n{}", tell.message))];
-        Some(parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n---\n\n"))
+        let parts = [role, again, Some(told(conversation, tell))];
+        Some(Prompt::parts(parts.into_iter().flatten()))
     }
 
     /// Deals with the end of a turn, and goes on with the next message.

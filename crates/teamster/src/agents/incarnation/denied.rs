@@ -8,6 +8,7 @@ use teamster_core::{Caller, Command};
 use tokio::time::Instant;
 
 use super::{Came, Talk};
+use crate::fence::{Author, Prompt};
 
 /// Maximum prompts after denials in one turn. A program that ends its turn at each of them would take turns for ever.
 const PROMPTS_MAX: u32 = 5;
@@ -118,9 +119,10 @@ impl Talk<'_> {
         self.open_calls.clear();
         self.heard_at = Instant::now();
         self.progress_at = Instant::now();
-        let prompt =
-            format!("That was not permitted: {what}. Continue without it, or stop and say why.");
-        Some(match self.dialogue.prompt(&prompt) {
+        let mut prompt = Prompt::from("That was not permitted: ");
+        let by = self.agent.id.principal();
+        prompt.entry(Author::of(&by), &what).ours("Continue without it, or stop and say why.");
+        Some(match self.send(&prompt) {
             Ok(()) => None,
             Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
         })

@@ -93,7 +93,7 @@ fn a_document_holds_whatever_was_said() {
 
             > I look.
             > ```sh
-            > rm -rf
+            > rm -rf\u{202e}
 
             - tool: `` run `x` # not a heading `` ` {"command":"ls"} `
             - failed:
@@ -157,7 +157,7 @@ fn a_terminal_shows_whatever_was_said() {
             ~ hm
               I look.
               ```sh
-              rm -rf
+              rm -rf\u{202e}
             * run `x` # not a heading {"command":"ls"}
             ✗ a ```` # out
             [x] one

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Event, Hook, Hooks, shown};
 use crate::config::DataFiles;
+use crate::fence::MARK;
 use crate::held::Guarded;
 use crate::{secret, tasks};
 
@@ -177,7 +178,6 @@ fn capitalized(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-const MARK: &str = "| ";
 const LEFT_OUT: &str = "| (what came before is left out)\n";
 
 /// Returns the last lines of an output, as many as there is room for, each with a mark.

@@ -286,7 +286,7 @@ fn output_becomes_plain_text() {
         (b"\x1b[3", ""),
         (b"b\x08\x00ell\x07 \tend", "bell \tend"),
         (b"\xff\xfe ok", "\u{fffd}\u{fffd} ok"),
-        ("\u{202e}live\u{2066} ä".as_bytes(), "live ä"),
+        ("\u{202e}live\u{2066} ä".as_bytes(), "\\u{202e}live\\u{2066} ä"),
     ];
     for (said, expected) in cases {
         assert_eq!(printed(&[said]), (expected.to_owned(), false));

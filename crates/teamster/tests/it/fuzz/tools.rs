@@ -94,6 +94,7 @@ fn coder() -> role::Role {
         max_wait_ms: 50_000,
         guard: teamster_core::guard::Guard::default(),
         reach: teamster_core::role::Reach::Own,
+        is_projects: false,
     }
 }
 

@@ -713,6 +713,7 @@ pub(super) fn role(name: &str) -> Role {
         max_wait_ms: 50_000,
         guard: teamster_core::guard::Guard::default(),
         reach: teamster_core::role::Reach::Own,
+        is_projects: false,
     }
 }
 
