@@ -380,6 +380,11 @@ async fn begin(
         if !repository.as_ref().is_some_and(|repository| repository.has_commit) {
             return Err(bad(says));
         }
+        if !repository.as_ref().is_some_and(|repository| repository.is_on_branch) {
+            let says = "several workers need a branch to merge their work into, and HEAD is on none; run `git switch BRANCH`, \
+                        or `git switch -c NAME` for a new one";
+            return Err(bad(says));
+        }
     }
     if let Some(repository) = &repository {
         has_room(api.hub.held(), &state, &name, &repository.root).await?;

@@ -4,6 +4,7 @@
 mod apart;
 mod calling;
 mod lock;
+mod standing;
 mod worktrees;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ pub(super) use self::apart::{Anchors, Apart};
 use crate::held::Held;
 
 pub(super) use lock::{Lock, Locking};
+pub(super) use standing::{Standing, branch_of, on_branch};
 
 /// Somebody else may commit something at the same time; so often it is tried again.
 const TRIES_MAX: u32 = 5;
@@ -221,14 +223,20 @@ impl Tree {
                 return Ok((Some(known), Vec::new()));
             }
             let mine = self.changed_since(&base, head.as_deref()).await?;
-            if mine.changes.is_empty() {
+            let lost_branch = base.branch.filter(|_| branch.is_none());
+            // Its agent may have committed all of it itself, where no branch leads to.
+            let is_kept = match (lost_branch, head.as_deref()) {
+                (Some(was), Some(head)) => self.is_ancestor(head, was).await,
+                (None, _) | (_, None) => true,
+            };
+            if mine.changes.is_empty() && is_kept {
                 return Ok((None, mine.left_out));
             }
             if mine.changes.len() > FILES_MAX {
                 return Err(too_many(&mine.changes));
             }
-            if let (Some(was), None) = (base.branch, branch) {
-                let was = was.trim_start_matches("refs/heads/");
+            if let Some(was) = lost_branch {
+                let was = standing::short(was);
                 let says = format!(
                     "HEAD was on {was} and is on no branch any more, perhaps in the middle of a rebase or bisect, so that \
                      a commit would soon be lost; end that, or `git switch {was}`, then resume"
@@ -542,7 +550,7 @@ impl Tree {
 
     /// Returns the branch that the tree was on at `base` and the one that it is on now, if these are two.
     pub(super) async fn switched_since(&self, base: &str) -> Option<(String, String)> {
-        let short = |name: &str| name.trim_start_matches("refs/heads/").to_owned();
+        let short = |name: &str| standing::short(name).to_owned();
         let (was, is) = (short(Base::of(base).branch?), short(&self.position().await.1?));
         (was != is).then_some((was, is))
     }

@@ -12,9 +12,9 @@ use teamster_core::{State, run};
 
 use tokio_util::sync::CancellationToken;
 
-use super::Course;
-use super::git::{self, Gathered, GitError, Merged, Message, Tree};
+use super::git::{self, Gathered, GitError, Merged, Message, Standing, Tree};
 use super::hooks::{CommandLine, Hook, How};
+use super::{Course, branch};
 use crate::settings::Whole;
 
 const NO_COMMIT: &str = "there is no commit";
@@ -96,8 +96,8 @@ impl Course<'_> {
         let last = run.iterations.ended().rev().find(|ended| ended.open.worker == worker);
         let (Some(last), Some(at)) = (last, tree.head().await) else { return Ok(()) };
         let Some(base) = &last.open.base else { return Ok(()) };
-        // What is in the project already is nobody's to bring in.
-        let base = match main.is_ancestor(&at, "HEAD").await {
+        // What is in the project already, or on a branch of the run, is nobody's to bring in.
+        let base = match main.is_kept(&at, base, &self.kept()).await {
             true if tree.is_clean().await? => return Ok(()),
             true => tree.base_of(&at).await?,
             false => base.to_string(),
@@ -108,6 +108,9 @@ impl Course<'_> {
         let Some(left) = self.gathered(&state, tree, &last.open, &base).await? else {
             return Ok(());
         };
+        if main.is_kept(&left.commit, &base, &self.kept()).await {
+            return tree.reset_to(&left.commit).await;
+        }
         match is_done {
             true => {
                 let why = "could not be taken over when its iteration ended";
@@ -175,14 +178,18 @@ impl Course<'_> {
         commit: &str,
     ) -> Result<Came, GitError> {
         for _ in 0..TRIES_MAX {
-            let head = main.head().await.ok_or_else(|| GitError::new("rev-parse", NO_COMMIT))?;
-            let merged = if main.is_based_on(&head, open.base.as_deref()).await {
+            let waited = self.until_on_branch(main, drive, branch::Why::Merge).await?;
+            let standing = waited.standing()?;
+            let Standing::Branch { commit: head, .. } = &standing else {
+                return Err(branch::refused(&standing));
+            };
+            let merged = if main.is_based_on(head, open.base.as_deref()).await {
                 tree.reset_to(commit).await?;
                 let says = format!("Merge iteration {} of {}", open.number, self.name);
-                tree.merge(&head, &says).await?
+                tree.merge(head, &says).await?
             } else {
                 // The person has taken back what it is based on, or is on another branch: only what was done here is wanted.
-                tree.reset_to(&head).await?;
+                tree.reset_to(head).await?;
                 tree.pick(commit).await?
             };
             if let Merged::Conflicts(files) = merged {
@@ -201,14 +208,23 @@ impl Course<'_> {
                     return Err(GitError::new("merge", says));
                 }
             }
+            if main.standing().await? != standing {
+                // The user has committed something, or is on another branch or on none.
+                continue;
+            }
             match main.fast_forward(&merged).await {
+                // The user may have left the branch just then.
+                Ok(()) if !matches!(main.standing().await, Ok(Standing::Branch { .. })) => {
+                    let why = "was merged onto a commit that no branch leads to";
+                    return self.left_over(main, tree, open, commit, why).await;
+                }
                 Ok(()) => {
                     // What its check has left is no work; if it stays, it is looked at before the next iteration.
                     let _ = tree.reset_to(&merged).await;
                     return Ok(Came::Commit(merged));
                 }
                 // Somebody has committed something meanwhile.
-                Err(_) if main.head().await.as_deref() != Some(&*head) => {}
+                Err(_) if main.standing().await? != standing => {}
                 // The person's own changes are in the way, about which no agent can do anything.
                 Err(error) => {
                     return self.in_the_way(main, tree, open, commit, &error).await;
@@ -295,14 +311,13 @@ impl Course<'_> {
     ) -> Result<(), GitError> {
         let (branch, about) = self.keep(main, open, commit, "cut-off").await?;
         self.tell_cut_off(open.number, &about, &branch).await;
-        self.reset(main, tree).await
+        self.reset(main, tree, commit).await
     }
 
-    async fn reset(&self, main: &Tree, tree: &Tree) -> Result<(), GitError> {
-        match main.head().await {
-            Some(head) => tree.reset_to(&head).await,
-            None => Ok(()),
-        }
+    /// Puts a worktree whose work is kept as `commit` back to how the project is.
+    async fn reset(&self, main: &Tree, tree: &Tree, commit: &str) -> Result<(), GitError> {
+        let head = main.head().await;
+        tree.reset_to(head.as_deref().unwrap_or(commit)).await
     }
 
     /// Tells those who come after.
@@ -327,7 +342,7 @@ impl Course<'_> {
             open.number
         );
         self.add(open, content, None, Some((&branch, commit))).await;
-        self.reset(main, tree).await?;
+        self.reset(main, tree, commit).await?;
         // What a check said is in the item.
         let brief =
             why.lines().next().unwrap_or_default().trim_end_matches("; it said at the end:");
@@ -351,7 +366,7 @@ impl Course<'_> {
             main.root().display()
         );
         self.add(open, content, Some(Status::Blocked), Some((&branch, commit))).await;
-        self.reset(main, tree).await?;
+        self.reset(main, tree, commit).await?;
         Ok(Came::LeftOver(format!("its work waits for you on the branch {branch}: {why}")))
     }
 

@@ -2,6 +2,7 @@
 //! to be done next is decided by the core from the state, so a hub that starts again goes on where the log says.
 
 mod between;
+mod branch;
 mod forgetting;
 mod git;
 pub mod hooks;
@@ -27,7 +28,8 @@ use tokio_util::task::TaskTracker;
 
 pub use self::between::Between;
 use self::between::{Place, Seals};
-use self::git::{Lock, Locking, Message, Tree};
+use self::branch::Waited;
+use self::git::{Lock, Locking, Message, Standing, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
 use self::merging::Came;
 use crate::agents::{self, Configured};
@@ -162,8 +164,10 @@ fn anchors(name: &RunName) -> String {
 /// A repository that a run can commit in.
 pub(crate) struct Repository {
     pub(crate) root: PathBuf,
-    /// Several can work on it side by side.
+    /// It has a commit, so several can work on it side by side.
     pub(crate) has_commit: bool,
+    /// HEAD is on a branch, into which their work can be merged.
+    pub(crate) is_on_branch: bool,
 }
 
 /// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
@@ -173,8 +177,13 @@ pub(crate) async fn repository(
 ) -> Result<Option<Repository>, String> {
     match Tree::at(held, directory).await {
         Ok(Some(tree)) => {
-            let has_commit = tree.head().await.is_some();
-            Ok(Some(Repository { root: tree.root().to_owned(), has_commit }))
+            let standing = tree.standing().await.map_err(|error| error.to_string())?;
+            let (has_commit, is_on_branch) = match standing {
+                Standing::Branch { .. } => (true, true),
+                Standing::Detached { .. } => (true, false),
+                Standing::Unborn => (false, true),
+            };
+            Ok(Some(Repository { root: tree.root().to_owned(), has_commit, is_on_branch }))
         }
         Ok(None) => Ok(None),
         Err(error) => Err(format!(
@@ -506,6 +515,9 @@ impl<'a> Course<'a> {
         if n_failures > 0 && !self.waited(n_failures).await {
             return;
         }
+        if !self.can_begin(&drive).await {
+            return;
+        }
         let mut prepared = self.prepared(&drive, worker).await;
         for _ in 1..PREPARES_MAX {
             if prepared.is_ok() {
@@ -539,6 +551,26 @@ impl<'a> Course<'a> {
         if !self.tell(begin).await {
             // Whoever comes next is told.
             said().splice(0..0, told);
+        }
+    }
+
+    /// Says whether an iteration can begin where the user's HEAD is, after waiting for that; ends the run if it took too long.
+    async fn can_begin(&self, drive: &Drive) -> bool {
+        // What a failed iteration left is committed only on its own branch, and the next agent may go back there.
+        let is_carried = drive.terms.workers == 1 && !drive.carried.is_empty();
+        if !drive.terms.commits || is_carried {
+            return true;
+        }
+        // Whoever looks at the files next says what is wrong with the repository.
+        let Ok(main) = self.main_tree(drive).await else { return true };
+        match self.until_on_branch(&main, drive, branch::Why::Begin).await {
+            Ok(Waited::On(_)) | Err(_) => true,
+            Ok(Waited::Stopped(_)) => false,
+            Ok(Waited::Never(standing)) => {
+                let says = branch::refused(&standing).to_string().into();
+                self.end(drive::Why::Failed { says }).await;
+                false
+            }
         }
     }
 
@@ -592,6 +624,14 @@ impl<'a> Course<'a> {
                 self.base_after(&tree, carried, iteration).await?
             }
             Some(_) | None => tree.base(&self.anchor(&format!("before-{worker}"))).await?,
+        };
+        // A worktree is on no branch; its work goes to the user's.
+        let base = match (drive.terms.workers, main.standing().await?) {
+            (2.., Standing::Branch { name, .. }) => git::on_branch(&base, &name).into(),
+            (2.., standing @ (Standing::Unborn | Standing::Detached { .. })) => {
+                return Err(branch::refused(&standing));
+            }
+            (_, _) => base,
         };
         Ok((tree.directory(), Some(base)))
     }

@@ -38,6 +38,7 @@ mod real_teams;
 mod reload;
 mod remote;
 mod run_agents;
+mod run_branch;
 mod run_crash;
 mod run_edges;
 mod run_goose;

@@ -50,7 +50,7 @@ echo $$ > left-by-the-check.txt
 test ! -e bad.txt || { echo "bad.txt is \"bad\""; echo 'and $(so on)' >&2; exit 3; }
 "#;
 
-fn project(items: &[&str]) -> Project {
+pub(crate) fn project(items: &[&str]) -> Project {
     let project = Project::start("");
     project.write(".gitignore", ".item\n");
     project.write("shared.txt", "the line\n");
@@ -94,7 +94,7 @@ pub(crate) fn marks(project: &Project) -> BTreeMap<String, usize> {
 }
 
 /// Returns the items that say something.
-fn items<'a>(view: &'a Value, what: &str) -> Vec<&'a Value> {
+pub(crate) fn items<'a>(view: &'a Value, what: &str) -> Vec<&'a Value> {
     let items = view["item_list"].as_array().expect("it is a list").iter();
     items.filter(|item| item["content"].as_str().is_some_and(|text| text.contains(what))).collect()
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use teamster_core::iteration::Left;
 
-use super::{Anchors, Gathered, GitError, Locking, Merged, Message, Tree};
+use super::{Anchors, Gathered, GitError, Locking, Merged, Message, Standing, Tree};
 use crate::held::Held;
 
 impl Tree {
@@ -1254,4 +1254,55 @@ async fn what_is_overwritten_before_the_first_commit_is_named() {
     let base = base_of(&tree).await;
     repository.write("notes.txt", "agent\n");
     assert_eq!(tree.overwritten(&base).await.expect("it can be told"), ["notes.txt"]);
+}
+
+#[tokio::test]
+async fn only_a_branch_with_a_commit_keeps_commits() {
+    let repository = Repository::new();
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "third"]);
+    let tree = repository.tree().await;
+    let standing = async || tree.standing().await.expect("git answers");
+    let commit = repository.git(&["rev-parse", "HEAD"]);
+    let name = "refs/heads/main".to_owned();
+    assert_eq!(standing().await, Standing::Branch { name, commit });
+    repository.git(&["checkout", "-q", "--detach"]);
+    assert_eq!(standing().await, Standing::Detached { during: None });
+    repository.git(&["bisect", "start", "HEAD", "HEAD~2"]);
+    assert_eq!(standing().await, Standing::Detached { during: Some("bisect") });
+    repository.git(&["bisect", "reset"]);
+    repository.git(&["checkout", "-q", "--orphan", "new"]);
+    assert_eq!(standing().await, Standing::Unborn);
+}
+
+/// An agent that leaves the branch and commits there has done work that nobody would find.
+#[tokio::test]
+async fn what_an_agent_commits_on_no_branch_is_not_its_iterations_commit() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.git(&["checkout", "-q", "--detach"]);
+    assert_eq!(tree.commit(&base, &MESSAGE).await.expect("nothing is lost"), None);
+    repository.write("new", "new\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "by itself"]);
+    let error = tree.commit(&base, &MESSAGE).await.expect_err("it would be lost").to_string();
+    assert!(error.contains("git switch main"), "{error}");
+}
+
+#[tokio::test]
+async fn work_is_kept_by_the_branch_of_its_base_or_one_of_its_run() {
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let second = repository.git(&["rev-parse", "HEAD"]);
+    repository.git(&["checkout", "-q", "--detach", "HEAD~1"]);
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "other"]);
+    let other = repository.git(&["rev-parse", "HEAD"]);
+    repository.git(&["checkout", "-q", "--orphan", "new"]);
+    assert!(tree.is_kept(&second, &base, KEPT).await);
+    assert!(!tree.is_kept(&other, &base, KEPT).await);
+    tree.keep("teamster/run-SPEC/iteration-1", &other).await.expect("it can be");
+    assert!(tree.is_kept(&other, &base, KEPT).await);
 }
