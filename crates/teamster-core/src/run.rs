@@ -289,8 +289,10 @@ impl Runs {
         if run.is_driven() || run.iterations.open().next().is_some() {
             return Err(Refusal::UnderWay(name.clone()));
         }
-        let mut in_progress = run.items.in_progress().filter_map(|id| run.items.get(id));
-        match in_progress.find_map(|item| Some((item.id, item.holder.as_ref()?))) {
+        let in_progress = run.items.in_progress().filter_map(|id| run.items.get(id));
+        let mut held = in_progress.filter_map(|item| Some((item.id, item.holder.as_ref()?)));
+        // Whoever forgets a run has no more use for what they hold in it.
+        match held.find(|(_, holder)| holder.principal != cx.caller.principal) {
             Some((item, holder)) => {
                 let (run, holder) = (name.clone(), holder.principal.clone());
                 Err(Refusal::Held { run, item, holder })

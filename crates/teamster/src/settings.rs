@@ -171,9 +171,9 @@ impl Permissions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Guard {
-    /// The same call this often in a row stops the agent; 0 turns this off
+    /// The same call this often in a row stops the agent; 0 turns this off, 1 counts as 2
     pub repeats: Whole<0, 1_000>,
-    /// Two calls that alternate this often stop the agent; 0 turns this off
+    /// Two calls that alternate this often stop the agent; 0 turns this off, 1 counts as 2
     pub pairs: Whole<0, 1_000>,
     /// The same error this often stops the agent; 0 turns this off
     pub errors: Whole<0, 1_000>,

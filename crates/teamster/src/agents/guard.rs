@@ -94,7 +94,7 @@ impl Guard {
     fn see(&mut self, tool: &str, title: &str, input: &str) -> Verdict {
         let print =
             fingerprint([tool, "\0", title, "\0", input].iter().flat_map(|text| text.bytes()));
-        let (repeats_max, pairs_max) = (count(self.limits.repeats), count(self.limits.pairs));
+        let (repeats_max, pairs_max) = (often(self.limits.repeats), often(self.limits.pairs));
         // One pair more, to see where an alternation began.
         let window = repeats_max.max((pairs_max + 1) * 2).max(2);
         self.calls.push_back(Seen { print, tool: tool.to_owned(), shown: shown(input) });
@@ -175,6 +175,14 @@ fn grade(times: usize, max: usize) -> Grade {
         times if times >= max => Grade::Stop,
         times if times == max / 2 + 1 => Grade::Warn,
         _ => Grade::Fine,
+    }
+}
+
+/// Returns a limit of what can only be seen in two calls or two pairs.
+fn often(limit: u32) -> usize {
+    match count(limit) {
+        1 => 2,
+        limit => limit,
     }
 }
 

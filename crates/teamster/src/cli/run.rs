@@ -103,6 +103,8 @@ enum Verb {
     Forget(forget::ForgetArgs),
 }
 
+/// The exit code of a command that is called in a wrong way.
+const USAGE: u8 = 2;
 /// More than a spec may be.
 const SPEC_BYTES_MAX: u64 = 1 << 20;
 
@@ -131,7 +133,16 @@ pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
         return super::wait_for(forget::run(data, args));
     }
     if args.spec.is_none() && args.name.is_none() {
-        bail!("name the spec, or the run to go on with: --resume --name NAME");
+        let hint = match args.resume {
+            true => {
+                "error: --resume needs a run; repeat the command with --name NAME, or with its spec"
+            }
+            false => {
+                "error: a spec is missing; name a file, or a run to resume: --resume --name NAME"
+            }
+        };
+        say(&format!("{hint}\nhint: `{}` lists the runs", data.call("runs")));
+        return Err(super::Ended(USAGE).into());
     }
     if super::wait_for(Client::connect_if_running(data))?.is_none() {
         say("no hub is running; starting one in the background");
@@ -276,12 +287,21 @@ async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunsArgs {
+    /// Words that belong to `run`
+    #[arg(hide = true)]
+    words: Vec<String>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn list(data: &DataFiles, args: RunsArgs) -> anyhow::Result<()> {
+    if !args.words.is_empty() {
+        let call = data.call(&format!("run {}", args.words.join(" ")));
+        say(&format!("error: `runs` only lists the runs\nhint: did you mean `{call}`?"));
+        return Err(super::Ended(USAGE).into());
+    }
     let runs = connect_to_hub(data).await?.get("/api/runs").await?;
     if args.json {
         return print(&runs.to_string());

@@ -272,3 +272,27 @@ fn a_run_under_way_is_not_forgotten() {
     assert!(forgot.starts_with("forgot SPEC"), "{forgot}");
     assert_eq!(project.git(&["for-each-ref", "refs/teamster", "refs/heads/teamster"]), "");
 }
+
+#[test]
+fn a_run_that_is_not_named_is_asked_for() {
+    let project = Project::start("");
+    for (args, says) in [
+        (&["run", "--resume"][..], "--resume needs a run"),
+        (&["run"], "a spec is missing"),
+        (&["runs", "forget", "SPEC"], "run forget SPEC`?"),
+    ] {
+        let output = project.world.hub.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(says), "{args:?}: {}", said(&output));
+    }
+}
+
+/// A person who began an item by hand is not in their own way.
+#[test]
+fn what_a_person_holds_in_a_run_is_forgotten_with_it() {
+    let project = Project::start("");
+    project.world.hub.ok(&["item", "default", "--content", "by hand"]);
+    project.world.hub.ok(&["item", "default", "TAS-1", "--status", "in_progress"]);
+    let forgot = project.world.hub.ok(&["run", "forget", "default"]);
+    assert!(forgot.starts_with("forgot default"), "{forgot}");
+}

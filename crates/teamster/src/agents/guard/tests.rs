@@ -65,6 +65,10 @@ fn a_role_sets_how_often() {
     check_with(often, &["a", "b"].repeat(6), "- - - - - - - - - - - -");
     check_with(Limits { repeats: 0, ..often }, &["a"; 20], &["-"; 20].join(" "));
     check_with(Limits { repeats: 2, ..often }, &["a", "a"], "- stop");
+    // Once is no repetition.
+    let once = Limits { repeats: 1, pairs: 1, errors: 0 };
+    check_with(once, &["a", "b", "c", "d", "d"], "- - - - stop");
+    check_with(once, &["a", "b", "a", "b"], "- - - stop");
     let mut guard = Guard::new(often);
     assert_eq!(word(&guard.ended("1", false, "no such file")), "-");
     assert_eq!(word(&guard.ended("2", false, "no such file")), "stop");
