@@ -206,6 +206,8 @@ pub enum Command {
         worker: u32,
         plans: bool,
         base: Option<Arc<str>>,
+        /// How its agent finds the files, if that is another thing than `base`.
+        left: Option<Left>,
         directory: Arc<str>,
         /// What hooks said that its agent is to know.
         hooks: String,

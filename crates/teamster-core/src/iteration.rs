@@ -127,6 +127,9 @@ pub enum Event {
         agent: AgentId,
         plans: bool,
         base: Option<Arc<str>>,
+        /// How its agent finds the files, if work of an earlier one is in them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Left>,
         hooks: Arc<str>,
     },
     Ended {
@@ -289,14 +292,14 @@ impl Iterations {
                     self.touched = OrdSet::new();
                 }
             }
-            Event::Begun { iteration, worker, agent, plans, base, hooks } => {
+            Event::Begun { iteration, worker, agent, plans, base, left, hooks } => {
                 let open = Open {
                     number: *iteration,
                     worker: *worker,
                     agent: agent.clone(),
                     plans: *plans,
                     base: base.clone(),
-                    left: None,
+                    left: left.clone(),
                     begun_at: record.at,
                     item: None,
                     touched: OrdSet::new(),

@@ -56,7 +56,8 @@ impl World {
     fn begin_next(&mut self, worker: u32) -> AgentId {
         let Next::Begin { plans } = self.next(worker) else { panic!("{:?}", self.next(worker)) };
         let (base, directory, hooks) = (Some("tree".into()), "/project".into(), String::new());
-        let begin = Command::BeginIteration { worker, plans, base, directory, hooks };
+        let left = None;
+        let begin = Command::BeginIteration { worker, plans, base, left, directory, hooks };
         self.drive("hub", begin).unwrap();
         let agent = self.run().iterations.of_worker(worker).unwrap().agent.clone();
         self.admit(&agent);

@@ -67,7 +67,7 @@ impl State {
         let of_run = |what| Event::Run { run: name.clone(), what };
         let of_hub = |refusal: drive::Refusal| Refusal::Run(refusal.into());
         match command {
-            drive::Command::BeginIteration { worker, plans, base, directory, hooks } => {
+            drive::Command::BeginIteration { worker, plans, base, left, directory, hooks } => {
                 if cx.caller.kind != Kind::Hub {
                     return Err(of_hub(drive::Refusal::HubOnly));
                 }
@@ -80,15 +80,16 @@ impl State {
                 let is_taken = |name: &PrincipalName| self.tokens.by_principal(name).is_some();
                 let number = run.iterations.current();
                 let prompt = format!("iteration {number} of run {name}").into();
-                let left = drive::money_left(run, drive, &self.agents);
+                let money = drive::money_left(run, drive, &self.agents);
                 let (terms, directory) = (&drive.terms, directory.clone());
-                let drafted = self.agents.engage(name, terms, directory, prompt, left, is_taken);
+                let drafted = self.agents.engage(name, terms, directory, prompt, money, is_taken);
                 let begun = iteration::Event::Begun {
                     iteration: number,
                     worker: *worker,
                     agent: drafted.agent().clone(),
                     plans: *plans,
                     base: base.clone(),
+                    left: left.clone(),
                     hooks: crate::text::beginning(hooks, drive::HOOKS_BYTES_MAX),
                 };
                 let dossier = crate::DossierName::new(format!("run-{name}"));

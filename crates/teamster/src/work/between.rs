@@ -17,9 +17,6 @@ use crate::clock::Clock;
 use crate::config::DataFiles;
 use crate::hub::Handle;
 
-/// An agent that starts so soon after its iteration was begun finds the files as they were then.
-const SOON_MS: i64 = 1_000;
-
 /// Tells what agents of runs change from what others change.
 pub struct Between {
     hub: Handle,
@@ -101,10 +98,6 @@ impl Between {
         let Some((name, drive, open)) = shared(&state, agent) else { return Ok(Vec::new()) };
         let Some(base) = &open.base else { return Ok(Vec::new()) };
         let now = self.clock.now();
-        let is_first = agent.ready_in == 0 && open.left.is_none();
-        if is_first && now.0.saturating_sub(open.begun_at.0) < SOON_MS {
-            return Ok(Vec::new());
-        }
         let tree = self.tree(&drive.terms).await?;
         // Its commit may be there, and only not be recorded.
         if tree.find(base, &self.seals.seal(name, open, base)).await?.is_some() {
@@ -169,22 +162,16 @@ impl Place<'_> {
         let mut says = Vec::new();
         if let Some(first) = apart.overwritten.first() {
             let name = yours_name(self.run, self.iteration);
-            tree.keep_files(&name, base).await?;
+            let name = tree.keep_files(&name, base, &apart.overwritten).await?;
             says.push(format!(
                 "an interrupted agent changed files that you had changed before: {}. They are not committed. To see your \
                  version, run `git show {name}:{first}`",
                 git::some_of(&apart.overwritten)
             ));
         }
-        // An earlier interruption of the same iteration may have one.
         let name = left_name(self.run, self.iteration);
-        let n_more = tree.names(&format!("{name}-*")).await?.len();
-        let kept = match tree.names(&name).await?.is_empty() {
-            true => name,
-            false => format!("{name}-{}", n_more + 2),
-        };
         if let (Some(first), Some(files)) = (apart.mixed.first(), &left.files) {
-            tree.keep_files(&kept, files).await?;
+            let kept = tree.keep_files(&name, files, &apart.mixed).await?;
             says.push(format!(
                 "you changed files that an interrupted agent had changed: {}. They are not committed. To see the agent's \
                  version, run `git show {kept}:{first}`",
@@ -192,7 +179,7 @@ impl Place<'_> {
             ));
         }
         if !apart.unknown.is_empty() {
-            tree.keep_files(&kept, &apart.now).await?;
+            tree.keep_files(&name, &apart.now, &apart.unknown).await?;
             says.push(format!(
                 "these files changed after an agent was interrupted, or it is not known when: {}. They are not committed. \
                  Commit them yourself if you want to keep them",

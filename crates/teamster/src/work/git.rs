@@ -1,8 +1,10 @@
 //! What an iteration changed, as a commit: exactly the files that differ from how they were before it, and nothing that a
 //! person had changed by then. The person's own index and branch stay theirs: only what is committed is refreshed in it.
 
+mod about;
 mod apart;
 mod calling;
+mod kept;
 mod lock;
 mod standing;
 mod worktrees;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use teamster_agents::deputy::FileTask;
 
+pub(super) use self::about::anchored;
 pub(super) use self::apart::{Anchors, Apart};
 use crate::held::Held;
 
@@ -95,16 +98,25 @@ pub(super) enum Merged {
     Conflicts(Vec<String>),
 }
 
+/// What is not committed though it was changed, and that its user has to know of.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    /// Repositories within, of which nobody has said where they come from.
+    pub(super) repositories: Vec<String>,
+    /// New files that git may have ignored before.
+    pub(super) unclear: Vec<String>,
+}
+
 /// What is to be committed.
 struct Changes {
     changes: Vec<Change>,
-    /// Repositories within, of which nobody has said where they come from.
-    left_out: Vec<String>,
+    left_out: LeftOut,
     /// The tree with all of them, if that is how all files are.
     whole: Option<Arc<str>>,
 }
 
 /// A path that differs between two trees, and what it is in the other one.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     was: Vec<u8>,
     mode: Vec<u8>,
@@ -115,6 +127,15 @@ struct Change {
 impl Change {
     fn is_gone(&self) -> bool {
         self.mode.iter().all(|digit| *digit == b'0')
+    }
+
+    fn is_new(&self) -> bool {
+        self.was.iter().all(|digit| *digit == b'0')
+    }
+
+    /// Returns the path as people read it.
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.path).into_owned()
     }
 }
 
@@ -209,18 +230,18 @@ impl Tree {
     }
 
     /// Commits what differs from `base`, but for files that differed from the last commit already then. Returns the commit,
-    /// also one that was made before; none if nothing has changed. Beside it are repositories within, which are not in it.
+    /// also one that was made before; none if nothing has changed. Beside it is what is not in it.
     pub(super) async fn commit_since(
         &self,
         base: &str,
         message: &Message<'_>,
-    ) -> Result<(Option<String>, Vec<String>), GitError> {
+    ) -> Result<(Option<String>, LeftOut), GitError> {
         let base = Base::of(base);
         let mut moved = None;
         for _ in 0..TRIES_MAX {
             let (head, branch) = self.position().await;
             if let Some(known) = self.find_from(head.as_deref(), base.commit, message.seal).await? {
-                return Ok((Some(known), Vec::new()));
+                return Ok((Some(known), LeftOut::default()));
             }
             let mine = self.changed_since(&base, head.as_deref()).await?;
             let lost_branch = base.branch.filter(|_| branch.is_none());
@@ -283,8 +304,10 @@ impl Tree {
         };
         let now = self.snapshot().await?;
         let dirty = self.changed(base.commit.unwrap_or(&empty), base.tree).await?.into_iter();
-        let dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
-        let ignored = self.ignored(base).await?;
+        let mut dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
+        let about::About { ignored, staged, .. } = self.about(base).await?;
+        // To commit such a file would replace what is staged.
+        dirty.extend(staged.into_iter().map(|change| change.path));
         // Its agent may have committed some of it itself, and may have changed its mind after that.
         let mut open = self.changed(head.unwrap_or(&empty), &now).await?;
         let n_open = open.len();
@@ -292,14 +315,20 @@ impl Tree {
         open.retain(|change| !dirty.contains(&change.path) && !ignored.has(&change.path));
         let is_new_repository =
             |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
-        let mut left_out = Vec::new();
+        let mut left_out = LeftOut::default();
+        if self.is_unclear(&ignored, base, &now).await? {
+            let new = self.changed(base.tree, &now).await?.into_iter().filter(Change::is_new);
+            let new: BTreeSet<Vec<u8>> = new.map(|change| change.path).collect();
+            let out = open.extract_if(.., |change| new.contains(&change.path));
+            left_out.unclear = out.map(|change| change.name()).collect();
+        }
         if open.iter().any(is_new_repository) {
             // Without a word about where it comes from, nobody else could get it.
             let known = self.submodules(&now).await;
             let is_left_out =
                 |change: &mut Change| is_new_repository(change) && !known.contains(&change.path);
             let out = open.extract_if(.., is_left_out);
-            left_out = out.map(|one| String::from_utf8_lossy(&one.path).into_owned()).collect();
+            left_out.repositories = out.map(|one| one.name()).collect();
         }
         let whole = (open.len() == n_open).then_some(now);
         Ok(Changes { changes: open, left_out, whole })
@@ -316,18 +345,14 @@ impl Tree {
         let paths = |changes: Vec<Change>| -> BTreeSet<Vec<u8>> {
             changes.into_iter().map(|change| change.path).collect()
         };
-        let theirs = paths(self.changed(commit, base.tree).await?);
+        let mut theirs = paths(self.changed(commit, base.tree).await?);
+        theirs.extend(paths(self.about(&base).await?.staged));
         if theirs.is_empty() {
             return Ok(Vec::new());
         }
         let since = paths(self.changed(base.tree, &self.snapshot().await?).await?);
         let both = theirs.intersection(&since);
         Ok(both.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
-    }
-
-    /// Keeps how the files were at `base` under a name.
-    pub(super) async fn keep_files(&self, name: &str, base: &str) -> Result<(), GitError> {
-        self.git(["update-ref", name, Base::of(base).tree]).await.map(drop)
     }
 
     /// Returns the names that fit a pattern.
@@ -361,6 +386,15 @@ impl Tree {
             text.extend([message.body.trim(), "\n\n"]);
         }
         text.extend([SEAL, ": ", message.seal, "\n", TRAILER, ": ", message.mark, "\n"]);
+        self.commit_text(tree, parents, text).await
+    }
+
+    async fn commit_text(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        text: String,
+    ) -> Result<String, GitError> {
         let mut args: Vec<&OsStr> = vec!["commit-tree".as_ref(), tree.as_ref()];
         for parent in parents {
             args.extend(["-p".as_ref(), OsStr::new(parent)]);
@@ -500,9 +534,15 @@ impl Tree {
             false => "",
         };
         // Where only agents work, nothing is anybody's.
-        let ignored = if self.is_ours { String::new() } else { self.ignored_now().await? };
+        let about = match self.is_ours {
+            true => String::new(),
+            false => {
+                let about = self.about_now(head.as_deref(), &tree).await?;
+                self.keep_about(&about, anchor).await?
+            }
+        };
         let (head, branch) = (head.unwrap_or_default(), branch.unwrap_or_default());
-        Ok(format!("{head}:{tree}:{branch}:{merging}:{ignored}").into())
+        Ok(format!("{head}:{tree}:{branch}:{merging}::{about}").into())
     }
 
     /// Returns the base of what begins at a commit.
@@ -526,19 +566,7 @@ impl Tree {
     async fn changed(&self, one: &str, other: &str) -> Result<Vec<Change>, GitError> {
         let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", one, other];
         let listed = self.git_raw(None, &args.map(OsStr::new)).await?;
-        let mut fields = listed.split(|byte| *byte == 0);
-        let mut changes = Vec::new();
-        while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
-            // `:100644 100644 <object> <object> M`
-            let words: Vec<&[u8]> = about.split(|byte| *byte == b' ').collect();
-            let [was, mode, _, object, _] = words[..] else {
-                return Err(GitError::new("diff-tree", "an answer that cannot be understood"));
-            };
-            let was = was.strip_prefix(b":").unwrap_or(was).to_owned();
-            let (mode, object, path) = (mode.to_owned(), object.to_owned(), path.to_owned());
-            changes.push(Change { was, mode, object, path });
-        }
-        Ok(changes)
+        parsed(&listed)
     }
 
     /// Returns the commit that the tree is at, if it is another one than before.
@@ -588,6 +616,23 @@ impl Tree {
     }
 }
 
+/// Reads what git says of paths that differ.
+fn parsed(listed: &[u8]) -> Result<Vec<Change>, GitError> {
+    let mut fields = listed.split(|byte| *byte == 0);
+    let mut changes = Vec::new();
+    while let (Some(about), Some(path)) = (fields.next(), fields.next()) {
+        // `:100644 100644 <object> <object> M`
+        let words: Vec<&[u8]> = about.split(|byte| *byte == b' ').collect();
+        let [was, mode, _, object, _] = words[..] else {
+            return Err(GitError::new("diff-tree", "an answer that cannot be understood"));
+        };
+        let was = was.strip_prefix(b":").unwrap_or(was).to_owned();
+        let (mode, object, path) = (mode.to_owned(), object.to_owned(), path.to_owned());
+        changes.push(Change { was, mode, object, path });
+    }
+    Ok(changes)
+}
+
 /// Says whether there is something that is or was a repository. A directory of its name alone is nothing to git either.
 fn has_repository(directory: &Path) -> bool {
     let git = directory.join(".git");
@@ -618,8 +663,10 @@ struct Base<'a> {
     branch: Option<&'a str>,
     /// Somebody was merging.
     is_merging: bool,
-    /// The name of the list of what git ignored.
+    /// The name of the list of what git ignored, as an older program wrote it.
     ignored: Option<&'a str>,
+    /// The name of what else is known.
+    about: Option<&'a str>,
 }
 
 impl<'a> Base<'a> {
@@ -627,7 +674,7 @@ impl<'a> Base<'a> {
         let mut fields = base.split(':');
         let mut field = || fields.next();
         let (commit, tree, branch, merging) = (field(), field(), field(), field());
-        let ignored = field();
+        let (ignored, about) = (field(), field());
         let is_said = |field: &&str| !field.is_empty();
         Self {
             commit: commit.filter(is_said),
@@ -635,6 +682,7 @@ impl<'a> Base<'a> {
             branch: branch.filter(is_said),
             is_merging: merging.is_none_or(|merging| is_said(&merging)),
             ignored: ignored.filter(is_said),
+            about: about.filter(is_said),
         }
     }
 }

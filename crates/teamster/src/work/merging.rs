@@ -260,7 +260,7 @@ impl Course<'_> {
         let Some(Ended { open, .. }) = last.map(|last| &**last) else { return };
         let moved = async {
             let main = self.main_tree(drive).await?;
-            let base = self.base_after(&main, carried, open.number).await?;
+            let (base, _) = self.base_after(&main, carried, open.number).await?;
             let (subject, body) = self.words(&state, open);
             let (mark, seal) = (self.mark(open), self.seal(open, &base));
             let message = Message { subject: &subject, body: &body, mark: &mark, seal: &seal };
@@ -525,7 +525,7 @@ impl Course<'_> {
         }
         let anchors: Vec<String> = over
             .flat_map(|worker| ["before", "after", "work"].map(|what| format!("{what}-{worker}")))
-            .map(|what| self.anchor(&what))
+            .flat_map(|what| git::anchored(&self.anchor(&what)))
             .collect();
         if let Err(error) = main.forget(&anchors).await {
             tracing::warn!(run = self.name.as_str(), %error, "a name of old files stays");

@@ -203,6 +203,20 @@ fn finishes(run: &Run, open: &Open) -> bool {
     finished(run, open).next().is_some()
 }
 
+/// Where a worker works, and how the files are there before it does.
+struct Prepared {
+    directory: PathBuf,
+    /// Nothing is committed without one.
+    base: Option<Arc<str>>,
+    /// What its agent finds there, if work of an earlier one, or of hooks, is in it.
+    left: Option<Left>,
+}
+
+/// Returns how the files are before an agent has a process.
+fn left_before(files: Arc<str>) -> Left {
+    Left { incarnation: 0, files: Some(files), at: Timestamp(0) }
+}
+
 /// One run on its way.
 struct Course<'a> {
     shared: &'a Shared,
@@ -332,13 +346,17 @@ impl<'a> Course<'a> {
                 let says = format!("work that is not on your branch is on {}", git::some_of(&left));
                 drive::Why::Leftovers { says: says.into() }
             }
-            (drive::Why::Completed, true)
-                if drive.terms.commits && self.has_mixed(&state, &drive).await =>
-            {
-                let says =
-                    "files that you had changed before are not committed; the warnings name them";
-                drive::Why::Leftovers { says: says.into() }
-            }
+            (drive::Why::Completed, true) => match self.mixed(&drive).await {
+                mixed if mixed.is_empty() => drive::Why::Completed,
+                mixed => {
+                    let files = git::some_of(&mixed);
+                    let says = format!(
+                        "these files are not committed, because no agent changed them alone: {files}; the warnings say where \
+                         each version is kept"
+                    );
+                    drive::Why::Leftovers { says: says.into() }
+                }
+            },
             (why, _) => why,
         };
         let is_complete = self.shared.hub.state().runs.get(self.name).completed_at.is_some();
@@ -373,12 +391,12 @@ impl<'a> Course<'a> {
             return Ok(());
         };
         let main = self.main_tree(drive).await?;
-        let base = self.base_after(&main, carried, last.open.number).await?;
+        let (base, _) = self.base_after(&main, carried, last.open.number).await?;
         self.commit(state, drive, &last.open, &base).await.map(drop)
     }
 
-    /// Runs the hooks of a moment; what is for agents is kept for the next.
-    async fn hook(&self, event: Event, terms: &Terms, values: Values) {
+    /// Runs the hooks of a moment, if there are some; what is for agents is kept for the next. Says whether there were.
+    async fn hook(&self, event: Event, terms: &Terms, values: Values) -> bool {
         let directory = Path::new(&*terms.directory);
         let configuration = self.shared.configured.current();
         let trust = hooks::Trust::of(&self.shared.data);
@@ -387,7 +405,7 @@ impl<'a> Course<'a> {
             self.warn_once(says.to_owned()).await;
         }
         if !hooks.has(event) {
-            return;
+            return false;
         }
         let values =
             Values { run: self.name.to_string(), spec: PathBuf::from(&*terms.file), ..values };
@@ -407,6 +425,7 @@ impl<'a> Course<'a> {
         }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend(outcome.text_for_prompt());
+        true
     }
 
     /// Does something that is cut short when the hub ends, or when a person has the run stopped at once.
@@ -529,7 +548,7 @@ impl<'a> Course<'a> {
             }
             prepared = self.prepared(&drive, worker).await;
         }
-        let (directory, base) = match prepared {
+        let Prepared { directory, base, mut left } = match prepared {
             Ok(prepared) => prepared,
             Err(problem) => {
                 let says = format!("the files could not be looked at: {problem}").into();
@@ -541,13 +560,17 @@ impl<'a> Course<'a> {
         if !plans {
             let number = hub.state().runs.get(self.name).iterations.current();
             let values = Values { iteration: Some(number.into()), ..Values::default() };
-            self.hook(Event::PreIteration, &drive.terms, values).await;
+            let has_run = self.hook(Event::PreIteration, &drive.terms, values).await;
+            if has_run && base.is_some() && drive.terms.workers == 1 {
+                // What these write is part of the iteration; what others write after them is not.
+                left = self.left_by_hooks(&drive, worker).await.or(left);
+            }
         }
         let directory = directory.to_string_lossy().as_ref().into();
         let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let told = std::mem::take(&mut *said());
         let hooks = told.join("\n\n");
-        let begin = drive::Command::BeginIteration { worker, plans, base, directory, hooks };
+        let begin = drive::Command::BeginIteration { worker, plans, base, left, directory, hooks };
         if !self.tell(begin).await {
             // Whoever comes next is told.
             said().splice(0..0, told);
@@ -575,11 +598,7 @@ impl<'a> Course<'a> {
     }
 
     /// Returns where a worker works, and how the files are there before it does, if they are to be committed.
-    async fn prepared(
-        &self,
-        drive: &Drive,
-        worker: u32,
-    ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
+    async fn prepared(&self, drive: &Drive, worker: u32) -> Result<Prepared, git::GitError> {
         let main = Path::new(&*drive.terms.directory);
         match if drive.terms.commits { Tree::at(self.shared.hub.held(), main).await? } else { None }
         {
@@ -587,7 +606,7 @@ impl<'a> Course<'a> {
             None if drive.terms.commits && self.known_base(drive).is_some() => {
                 Err(git::GitError::gone(main))
             }
-            None => Ok((main.to_owned(), None)),
+            None => Ok(Prepared { directory: main.to_owned(), base: None, left: None }),
         }
     }
 
@@ -610,7 +629,7 @@ impl<'a> Course<'a> {
         main: &Tree,
         drive: &Drive,
         worker: u32,
-    ) -> Result<(PathBuf, Option<Arc<str>>), git::GitError> {
+    ) -> Result<Prepared, git::GitError> {
         let tree = match drive.terms.workers {
             1 => main.clone(),
             _ => {
@@ -618,12 +637,13 @@ impl<'a> Course<'a> {
                 self.worktree(main, worker).await?
             }
         };
-        let base = match drive.carried.get(&worker) {
+        let (base, left) = match drive.carried.get(&worker) {
             Some(carried) if drive.terms.workers == 1 => {
                 let iteration = self.shared.hub.state().runs.get(self.name).iterations.current();
-                self.base_after(&tree, carried, iteration).await?
+                let (base, now) = self.base_after(&tree, carried, iteration).await?;
+                (base, Some(left_before(now)))
             }
-            Some(_) | None => tree.base(&self.anchor(&format!("before-{worker}"))).await?,
+            Some(_) | None => (tree.base(&self.anchor(&format!("before-{worker}"))).await?, None),
         };
         // A worktree is on no branch; its work goes to the user's.
         let base = match (drive.terms.workers, main.standing().await?) {
@@ -633,17 +653,29 @@ impl<'a> Course<'a> {
             }
             (_, _) => base,
         };
-        Ok((tree.directory(), Some(base)))
+        Ok(Prepared { directory: tree.directory(), base: Some(base), left })
     }
 
-    /// Returns the base of what goes on with the files of an iteration that was not committed: what others have changed in
-    /// them since its agent ended is not to be committed.
+    /// Returns how the files are after the hooks of an iteration that is about to begin.
+    async fn left_by_hooks(&self, drive: &Drive, worker: u32) -> Option<Left> {
+        let files = async {
+            let main = self.main_tree(drive).await?;
+            main.base(&self.anchor(&format!("after-{worker}"))).await
+        };
+        let files = files.await.inspect_err(|error| {
+            tracing::warn!(run = self.name.as_str(), %error, "the files cannot be looked at");
+        });
+        files.ok().map(left_before)
+    }
+
+    /// Returns the base of what goes on with the files of an iteration that was not committed, and how the files are now: what
+    /// others have changed in them since its agent ended is not to be committed.
     async fn base_after(
         &self,
         tree: &Tree,
         carried: &Carried,
         iteration: u32,
-    ) -> Result<Arc<str>, git::GitError> {
+    ) -> Result<(Arc<str>, Arc<str>), git::GitError> {
         // An older hub did not say when it ended.
         let unknown = Left { incarnation: 0, files: None, at: Timestamp(0) };
         let left = carried.left.as_ref().unwrap_or(&unknown);
@@ -652,7 +684,7 @@ impl<'a> Course<'a> {
         for says in says {
             self.warn_once(says).await;
         }
-        Ok(apart.base)
+        Ok((apart.base, apart.now))
     }
 
     /// Returns the name under which a repository keeps something for the run.
@@ -704,7 +736,18 @@ impl<'a> Course<'a> {
             Some(base) if drive.terms.workers > 1 => {
                 self.set_aside(&state, &drive, open, base).await.map(|()| Came::Nothing)
             }
-            Some(_) | None => Ok(Came::Nothing),
+            Some(base) => {
+                // Nobody may ever resume the run, and `run forget` removes how the files were.
+                let kept = async {
+                    let main = self.main_tree(&drive).await?;
+                    self.keep_theirs(&main, open, base).await
+                };
+                if let Err(error) = kept.await {
+                    tracing::warn!(run = self.name.as_str(), %error, "nothing could be kept");
+                }
+                Ok(Came::Nothing)
+            }
+            None => Ok(Came::Nothing),
         };
         if self.shared.stop.is_cancelled() {
             // It may have been cut short, and is done again when the hub starts again.
@@ -771,7 +814,8 @@ impl<'a> Course<'a> {
         }
         let error = match problem {
             None if completed => {
-                return self.hook(Event::PostIteration, &drive.terms, values()).await;
+                self.hook(Event::PostIteration, &drive.terms, values()).await;
+                return;
             }
             Some(problem) => problem.to_owned(),
             None => {
@@ -825,12 +869,21 @@ impl<'a> Course<'a> {
     }
 
     /// Tells the user what an agent did to the repository beside changing files.
-    async fn warn_of(&self, main: &Tree, open: &Open, base: &str, left_out: &[String]) {
+    async fn warn_of(&self, main: &Tree, open: &Open, base: &str, left_out: &git::LeftOut) {
         let number = open.number;
-        if let Some(first) = left_out.first() {
+        let git::LeftOut { repositories, unclear } = left_out;
+        if !unclear.is_empty() {
+            self.warn_once(format!(
+                "iteration {number} changed what git ignores, and git ignored too many files before to list them all. These new \
+                 files are not committed, because they may be yours: {}. Commit them yourself if you want to keep them",
+                git::some_of(unclear)
+            ))
+            .await;
+        }
+        if let Some(first) = repositories.first() {
             self.warn_once(format!(
                 "iteration {number} created a git repository in {}. Its files are not committed. To have them committed, remove                  {first}/.git, or make it a submodule",
-                git::some_of(left_out)
+                git::some_of(repositories)
             ))
             .await;
         }
@@ -848,8 +901,8 @@ impl<'a> Course<'a> {
         if files.is_empty() {
             return Ok(());
         }
-        let name = self.theirs(open);
-        main.keep_files(&name, base).await?;
+        let name = between::yours_name(self.name, open.number);
+        let name = main.keep_files(&name, base, &files).await?;
         let first = files.first().map(String::as_str).unwrap_or_default();
         self.warn_once(format!(
             "iteration {} has changed what you had changed before and not committed: {}; it is not committed, and as you had it \
@@ -861,20 +914,20 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    fn theirs(&self, open: &Open) -> String {
-        between::yours_name(self.name, open.number)
-    }
-
-    /// Says whether an iteration since the run was begun or gone on with has left something uncommitted in a person's files.
-    async fn has_mixed(&self, state: &State, drive: &Drive) -> bool {
-        let Ok(main) = self.main_tree(drive).await else { return false };
-        let mut kept = main.names(&self.anchor("yours-*")).await.unwrap_or_default();
-        kept.extend(main.names(&self.anchor("left-*")).await.unwrap_or_default());
-        let ended = state.runs.get(self.name).iterations.ended();
-        let mut ended = ended.filter(|ended| ended.open.begun_at >= drive.begun_at);
-        ended.any(|ended| {
-            let left = between::left_name(self.name, ended.open.number);
-            kept.contains(&self.theirs(&ended.open)) || kept.contains(&left)
+    /// Returns the files that both the user and an agent of the run have changed, at any time, and that are not committed yet.
+    async fn mixed(&self, drive: &Drive) -> Vec<String> {
+        if !drive.terms.commits {
+            return Vec::new();
+        }
+        let mixed = async {
+            let main = self.main_tree(drive).await?;
+            let mut kept = main.names(&self.anchor("yours-*")).await?;
+            kept.extend(main.names(&self.anchor("left-*")).await?);
+            main.uncommitted_of(&kept).await
+        };
+        mixed.await.unwrap_or_else(|error| {
+            tracing::warn!(run = self.name.as_str(), %error, "the files cannot be looked at");
+            Vec::new()
         })
     }
 

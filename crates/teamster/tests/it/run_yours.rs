@@ -72,7 +72,10 @@ git -c user.name=Ann -c user.email=ann@example.org commit -q -m 'by the person'
 "#;
 
 fn project(how: How) -> Project {
-    let project = Project::start("");
+    prepared(how, Project::start(""))
+}
+
+fn prepared(how: How, project: Project) -> Project {
     std::fs::create_dir(project.path.join("sub")).expect("it can be made");
     for file in
         ["notes.txt", "both.txt", "changed.txt", "unwanted.txt", "sub/removed.txt", "sub/keep"]
@@ -242,7 +245,8 @@ fn what_one_worker_left_is_on_a_branch_for_several() {
     project.write_aside("hold.sh.go", "");
     let output = project.run(&["--resume", "--workers", "3"]);
     let told = || format!("{}\n{}", said(&output), project.world.hub.ok(&["log"]));
-    assert!(output.status.success(), "{}", told());
+    // The file that both have changed is left to the person.
+    assert_eq!(output.status.code(), Some(7), "{}", told());
     assert_eq!(
         project.git(&["status", "--porcelain"]),
         " M both.txt\n M notes.txt\n D unwanted.txt\n?? .env",
@@ -260,4 +264,109 @@ fn what_one_worker_left_is_on_a_branch_for_several() {
     let expected = "M\tchanged.txt\nA\tnew/dir/file.txt\nD\tsub/removed.txt\nA\ttheirs.txt";
     assert_eq!(changed, expected, "{}", told());
     assert!(!project.path.join("new").exists() && project.path.join("sub/removed.txt").exists());
+}
+
+/// A run that has one place for agents: while somebody else has it, an iteration that has begun waits for its agent.
+#[test]
+fn what_changes_before_an_agent_starts_is_not_committed() {
+    let project = prepared(How::Stop, Project::start("[pool]\nrunning = 1\n"));
+    let occupy = |name: &str| {
+        project.write_aside(&format!("{name}.sh"), HOLD);
+        project.world.draft("coder", &format!("! run sh {}", project.aside(&format!("{name}.sh"))));
+        until_there(&project, &format!("{name}.sh.waits"));
+    };
+    let leave = |name: &str| drop(project.write_aside(&format!("{name}.sh.go"), ""));
+    std::thread::scope(|scope| {
+        occupy("first");
+        let run = scope.spawn(|| project.run(&[]));
+        until_said(&project.world, "iteration 0 plans");
+        project.write("early.txt", "mine\n");
+        leave("first");
+        until_there(&project, "hold.sh.waits");
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        run.join().expect("it ends")
+    });
+    project.write_aside("hold.sh.go", "");
+    let output = std::thread::scope(|scope| {
+        occupy("second");
+        let run = scope.spawn(|| project.run(&["--resume"]));
+        until_said(&project.world, "iteration 2 begins");
+        project.write("late.txt", "mine\n");
+        project.write("notes.txt", "mine\n");
+        // Longer than an agent takes to start.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        leave("second");
+        run.join().expect("it ends")
+    });
+    let told = || format!("{}\n{}", said(&output), project.world.hub.ok(&["log"]));
+    assert_eq!(output.status.code(), Some(0), "{}", told());
+    assert_eq!(
+        project.git(&["status", "--porcelain"]),
+        " M notes.txt\n?? early.txt\n?? late.txt",
+        "{}",
+        told()
+    );
+    for (file, is) in [("theirs.txt", "agent"), ("changed.txt", "as it was\nagent")] {
+        assert_eq!(project.git(&["show", &format!("HEAD:{file}")]), is, "{file}: {}", told());
+    }
+}
+
+/// An agent that has completed its item and is parked may be ended without another process; its work is committed then.
+#[test]
+fn what_changes_while_an_agent_that_is_done_is_parked_is_not_committed() {
+    let project = project(How::Parked);
+    let template = r#"
+! call task-next {"claim":true}
+! write files/{{iteration}}.txt done
+! call task-update {"id":"$call1.id","status":"completed"}
+! limit usage limit, try again in 60 seconds
+"#;
+    project.write_aside("template.md", template);
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&[]));
+        until_said(&project.world, "nothing left");
+        project.write(".env", "SECRET=x\n");
+        project.write("notes.txt", "mine\n");
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        run.join().expect("it ends")
+    });
+    let told = || format!("{}\n{}", said(&output), project.world.hub.ok(&["log"]));
+    assert_eq!(output.status.code(), Some(5), "{}", told());
+    assert_eq!(project.git(&["show", "HEAD:files/1.txt"]), "done", "{}", told());
+    let status = project.git(&["status", "--porcelain"]);
+    assert_eq!(status, " M notes.txt\n?? .env", "{}", told());
+}
+
+/// A file that an agent and the person have changed is left to the person, also in a run that is resumed after that.
+#[test]
+fn a_resumed_run_still_says_what_is_left() {
+    let project = project(How::Stop);
+    project.write_aside("hold.sh.go", "");
+    project.write("both.txt", "as it was\nmine\n");
+    let output = project.run(&["--iterations", "1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let yours = project.git(&["show", "refs/teamster/run-SPEC/yours-1:both.txt"]);
+    assert_eq!(yours, "as it was\nmine");
+    let output = project.run(&["--resume", "--iterations", "5"]);
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    let says = "these files are not committed, because no agent changed them alone: both.txt";
+    assert!(said(&output).contains(says), "{}", said(&output));
+}
+
+/// Nobody has to resume a run to get back what its agent has overwritten.
+#[test]
+fn what_an_interrupted_agent_overwrites_is_kept_at_once() {
+    let project = project(How::Stop);
+    project.write("both.txt", "mine\n");
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| project.run(&[]));
+        until_there(&project, "hold.sh.waits");
+        project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+        run.join().expect("it ends")
+    });
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    let yours = project.git(&["show", "refs/teamster/run-SPEC/yours-1:both.txt"]);
+    assert_eq!(yours, "mine", "{}", said(&output));
+    let refused = project.world.hub.fails(&["run", "forget", "SPEC"]);
+    assert!(refused.contains("yours-1"), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Tells an agent's changes from those of others that were made while it did not run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use teamster_core::Timestamp;
 use teamster_core::iteration::Left;
 
+use super::about::{About, inode};
 use super::{
     Base, Change, Changes, FILES_MAX, GitError, Message, REPOSITORY, Tree, bytes_os, index_info,
     too_many,
@@ -53,6 +54,11 @@ impl Tree {
     ) -> Result<Apart, GitError> {
         let before = Base::of(base);
         let now = self.base(anchors.now).await?;
+        if left.files.as_deref() == Some(&*now) {
+            // Nobody has changed anything since.
+            let (mixed, unknown, overwritten) = Default::default();
+            return Ok(Apart { base: base.into(), now, mixed, unknown, overwritten });
+        }
         let at = Base::of(&now);
         let empty = match (before.commit, at.commit) {
             (Some(_), Some(_)) => String::new(),
@@ -62,18 +68,28 @@ impl Tree {
             changes.into_iter().map(|change| change.path).collect()
         };
         let mut theirs = paths(self.changed(before.commit.unwrap_or(&empty), before.tree).await?);
+        theirs.extend(self.withdrawn(&before, left, &at, &empty).await?);
+        let was = self.about(&before).await?;
+        theirs.extend(paths(was.staged.clone()));
         let until = left.files.as_deref().map_or(at.tree, |left| Base::of(left).tree);
         let by_agent = paths(self.changed(before.tree, until).await?);
         let overwritten = theirs.intersection(&by_agent);
         let overwritten: Vec<String> =
             overwritten.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
         // What git ignored before was there before, and nobody's work.
-        let ignored = self.ignored(&before).await?;
+        let ignored = was.ignored;
         // Each with what it is in the last commit.
         let open = self.changed(at.tree, at.commit.unwrap_or(&empty)).await?;
         theirs.extend(open.iter().map(|one| one.path.clone()).filter(|path| ignored.has(path)));
-        let name = |change: &Change| String::from_utf8_lossy(&change.path).into_owned();
-        let (mut mine, mut mixed, unknown, is_merging_since);
+        let mut unclear = Vec::new();
+        if self.is_unclear(&ignored, &before, at.tree).await? {
+            let new = self.changed(before.tree, at.tree).await?.into_iter().filter(Change::is_new);
+            let new: BTreeSet<Vec<u8>> = new.map(|change| change.path).collect();
+            let is_new = |change: &&Change| new.contains(&change.path);
+            unclear = open.iter().filter(is_new).map(Change::name).collect();
+            theirs.extend(new);
+        }
+        let (mut mine, mut mixed, mut unknown, is_merging_since);
         let all: BTreeSet<Vec<u8>> = open.iter().map(|change| change.path.clone()).collect();
         match left.files.as_deref().map(Base::of) {
             Some(left) => {
@@ -86,18 +102,19 @@ impl Tree {
                     .into_iter()
                     .filter(is_agents)
                     .partition(|change| later.contains(&change.path));
-                mixed = both.iter().map(name).collect();
-                (mine, unknown) = (own, Vec::new());
+                mixed = both.iter().map(Change::name).collect();
+                (mine, unknown) = (own, unclear);
                 is_merging_since = !left.is_merging;
             }
             None => {
                 let since = self.changed(before.tree, at.tree).await?;
                 let since = since.into_iter().filter(|change| !theirs.contains(&change.path));
-                let known = self.directories(before.tree).await?;
-                let (own, others): (Vec<_>, Vec<_>) =
-                    since.partition(|change| self.is_from_before(change, left.at, &known));
+                let (own, others): (Vec<_>, Vec<_>) = since
+                    .partition(|change| self.is_from_before(change, left.at, &was.directories));
                 let (own, others) = (paths(own), paths(others));
-                unknown = open.iter().filter(|one| others.contains(&one.path)).map(name).collect();
+                let is_others = |one: &&Change| others.contains(&one.path);
+                unknown = open.iter().filter(is_others).map(Change::name).collect();
+                unknown.extend(unclear);
                 mine = open.into_iter().filter(|one| own.contains(&one.path)).collect();
                 mixed = Vec::new();
                 let merge = self.merge_head_file().await?;
@@ -110,7 +127,11 @@ impl Tree {
         let others: BTreeSet<&[u8]> = all.difference(&of_agent).map(Vec::as_slice).collect();
         let in_the_way: Vec<Change> =
             mine.extract_if(.., |change| clashes(&change.path, &others)).collect();
-        mixed.extend(in_the_way.iter().map(name));
+        let in_the_way = in_the_way.iter().map(Change::name);
+        match left.files {
+            Some(_) => mixed.extend(in_the_way),
+            None => unknown.extend(in_the_way),
+        }
         let tree = match mine.is_empty() {
             true => at.tree.to_owned(),
             false => self.tree_with(Some(at.tree), &index_info(&mine)).await?,
@@ -121,10 +142,36 @@ impl Tree {
         let branch = at.branch.or(before.branch).unwrap_or_default();
         let is_theirs = at.is_merging && (before.is_merging || is_merging_since);
         let merging = if is_theirs { "merging" } else { "" };
-        let ignored = ignored.with(&self.ignored(&at).await?);
-        let ignored = self.keep_ignored(&ignored).await?;
-        let base = format!("{commit}:{tree}:{branch}:{merging}:{ignored}").into();
+        let is = self.about(&at).await?;
+        let is = About { ignored: ignored.with(&is.ignored), ..is };
+        let about = self.keep_about(&is, anchors.base).await?;
+        let base = format!("{commit}:{tree}:{branch}:{merging}::{about}").into();
         Ok(Apart { base, now, mixed, unknown, overwritten })
+    }
+
+    /// Returns the files of commits that others have taken back since, as by `git reset HEAD~1`: what was in these commits is
+    /// in the files still, and is no work of the agent's.
+    async fn withdrawn(
+        &self,
+        before: &Base<'_>,
+        left: &Left,
+        at: &Base<'_>,
+        empty: &str,
+    ) -> Result<Vec<Vec<u8>>, GitError> {
+        let Some(was) = before.commit else { return Ok(Vec::new()) };
+        let is_in = async |commit: Option<&str>| match commit {
+            Some(commit) => self.is_ancestor(was, commit).await,
+            None => false,
+        };
+        let by_agent = match left.files.as_deref().map(Base::of) {
+            Some(left) => !is_in(left.commit).await,
+            None => false,
+        };
+        if by_agent || is_in(at.commit).await {
+            return Ok(Vec::new());
+        }
+        let changed = self.changed(at.commit.unwrap_or(empty), was).await?;
+        Ok(changed.into_iter().map(|change| change.path).collect())
     }
 
     /// Makes a commit of what an agent has changed since `base`, if there is something. The branch and the files stay.
@@ -161,8 +208,8 @@ impl Tree {
             let path = String::from_utf8_lossy(&change.path);
             return Err(GitError::new("checkout", format!("{path} is in the way, and is yours")));
         }
-        let is_new = |change: &Change| change.was.iter().all(|digit| *digit == b'0');
-        let (new, known): (Vec<Change>, Vec<Change>) = taken.changes.into_iter().partition(is_new);
+        let (new, known): (Vec<Change>, Vec<Change>) =
+            taken.changes.into_iter().partition(Change::is_new);
         let list = |changes: &[Change]| -> Vec<u8> {
             changes.iter().flat_map(|change| [&change.path[..], b"\0"].concat()).collect()
         };
@@ -181,43 +228,34 @@ impl Tree {
     }
 
     /// Says whether a path was last changed up to a moment. What cannot be dated was not. `known` are directories that were
-    /// there before.
+    /// there when the agent began, with their inodes.
     fn is_from_before(
         &self,
         change: &Change,
         moment: Timestamp,
-        known: &BTreeSet<Vec<u8>>,
+        known: &BTreeMap<Vec<u8>, u64>,
     ) -> bool {
-        let path = self.root.join(bytes_os(&change.path));
-        let is_before = |at: Option<Timestamp>| at.is_some_and(|at| at <= moment);
-        let above = || path.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
-        if change.is_gone() {
-            // Whoever removes something changes the directory that it was in.
-            let there = above().find_map(|above| above.symlink_metadata().ok());
-            return is_before(there.map(|about| millis(about.mtime(), about.mtime_nsec())));
-        }
         if change.mode == REPOSITORY {
             return false;
         }
-        // What is in a directory that was moved here is not changed by that, but the directory is.
-        let is_known = |above: &Path| {
+        let is_before = |path: &Path| changed_at(path).is_some_and(|at| at <= moment);
+        let device = self.root.symlink_metadata().ok().map(|root| root.dev());
+        let path = self.root.join(bytes_os(&change.path));
+        // Whoever moves a directory changes the directory and nothing in it. One that is another than before, or was not
+        // there, has to be old itself.
+        let is_same = |above: &Path| {
             let within = above.strip_prefix(&self.root).unwrap_or(above);
-            known.contains(within.as_os_str().as_bytes())
+            let was = known.get(within.as_os_str().as_bytes()).copied();
+            let is = device.and_then(|device| inode(above, device));
+            was.is_some() && was == is
         };
-        // One that was there before may be another by now: that it was moved changes it, and nothing in it.
-        let is_same = |above: &Path| match is_known(above) {
-            true => !is_moved_after(above, moment),
-            false => is_before(changed_at(above)),
-        };
-        let mut above = above().filter(|above| **above != *self.root);
-        is_before(changed_at(&path)) && above.all(is_same)
-    }
-
-    /// Returns the directories of a tree.
-    async fn directories(&self, tree: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
-        let args = ["ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", tree];
-        let listed = self.git_raw(None, &args.map(OsStr::new)).await?;
-        Ok(listed.split(|byte| *byte == 0).map(<[u8]>::to_owned).collect())
+        let above = path.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
+        let is_there = |above: &&Path| above.symlink_metadata().is_ok();
+        let mut above = above.skip_while(|above| change.is_gone() && !is_there(above));
+        // Whoever removes something changes the directory that it was in.
+        let dated = if change.is_gone() { above.next() } else { Some(&*path) };
+        dated.is_some_and(is_before)
+            && above.filter(|above| **above != *self.root).all(|one| is_same(one) || is_before(one))
     }
 }
 
@@ -231,68 +269,10 @@ fn clashes(path: &[u8], others: &BTreeSet<&[u8]>) -> bool {
         || first_inside.is_some_and(|other| other.starts_with(&inside))
 }
 
-/// What git ignored at a moment: files, and directories as a whole.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Ignored(BTreeSet<Vec<u8>>);
-
-impl Ignored {
-    pub(super) fn has(&self, path: &[u8]) -> bool {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-        let mut above = ends.filter_map(|end| path.get(..end));
-        self.0.contains(path) || above.any(|above| self.0.contains(above))
-    }
-
-    fn with(&self, other: &Self) -> Self {
-        Self(self.0.union(&other.0).cloned().collect())
-    }
-}
-
-impl Tree {
-    /// Keeps which files git ignores now, and returns the name of that.
-    pub(super) async fn ignored_now(&self) -> Result<String, GitError> {
-        let args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
-        let listed = self.git_raw(None, &args).await?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        self.keep_ignored(&Ignored(paths.take(IGNORED_MAX).map(<[u8]>::to_owned).collect())).await
-    }
-
-    async fn keep_ignored(&self, ignored: &Ignored) -> Result<String, GitError> {
-        if ignored.0.is_empty() {
-            return Ok(String::new());
-        }
-        let list = ignored.0.iter().flat_map(|path| [path.as_slice(), b"\0"].concat()).collect();
-        let args = ["hash-object", "-w", "--stdin"].map(OsStr::new);
-        let name = self.git_fed(None, &args, list).await?;
-        Ok(String::from_utf8_lossy(&name).trim().to_owned())
-    }
-
-    /// Returns which files git ignored at a base; of an older one that is not known.
-    pub(super) async fn ignored(&self, base: &Base<'_>) -> Result<Ignored, GitError> {
-        let Some(name) = base.ignored else { return Ok(Ignored::default()) };
-        let args = ["cat-file", "blob", name].map(OsStr::new);
-        let listed = self.git_raw(None, &args).await?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        Ok(Ignored(paths.map(<[u8]>::to_owned).collect()))
-    }
-}
-
-/// More than that are no files that somebody looks after.
-const IGNORED_MAX: usize = 100_000;
-
 /// Returns when a file, or what is known of it, was last changed. Nobody can set this to another time.
 fn changed_at(path: &Path) -> Option<Timestamp> {
     let about = path.symlink_metadata().ok()?;
     Some(millis(about.ctime(), about.ctime_nsec()))
-}
-
-/// Says whether a directory itself was changed after a moment, and not only what is in it.
-fn is_moved_after(directory: &Path, moment: Timestamp) -> bool {
-    directory.symlink_metadata().is_ok_and(|about| {
-        let changed = millis(about.ctime(), about.ctime_nsec());
-        let is_other = (about.ctime(), about.ctime_nsec()) != (about.mtime(), about.mtime_nsec());
-        changed > moment && is_other
-    })
 }
 
 /// As moments are kept.

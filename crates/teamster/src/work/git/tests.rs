@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use teamster_core::iteration::Left;
 
-use super::{Anchors, Gathered, GitError, Locking, Merged, Message, Standing, Tree};
+use super::{Anchors, Apart, Gathered, GitError, Locking, Merged, Message, Standing, Tree};
 use crate::held::Held;
 
 impl Tree {
@@ -1214,6 +1214,8 @@ async fn what_an_interrupted_agent_overwrote_is_named() {
         let files = tree.base("refs/teamster/run-SPEC/after-0").await.expect("it can be");
         let left =
             Left { incarnation: 1, files: (!by_time).then_some(files), at: tick(&repository) };
+        // As long as nobody else changes anything, the base stays, and so does what it says.
+        repository.write("persons", "person\n");
         let anchors = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
         let apart = tree.told_apart(&base, &left, &anchors).await.expect("it can be told");
         assert_eq!(apart.overwritten, ["README"], "{by_time}");
@@ -1305,4 +1307,219 @@ async fn work_is_kept_by_the_branch_of_its_base_or_one_of_its_run() {
     assert!(!tree.is_kept(&other, &base, KEPT).await);
     tree.keep("teamster/run-SPEC/iteration-1", &other).await.expect("it can be");
     assert!(tree.is_kept(&other, &base, KEPT).await);
+}
+
+const ANCHORS: Anchors<'_> = Anchors { base: ANCHOR, now: "refs/teamster/run-SPEC/after-0" };
+
+/// Returns how an agent leaves the files now; by its time alone if nobody saw it.
+async fn left_now(repository: &Repository, tree: &Tree, by_time: bool) -> Left {
+    let files = tree.base(ANCHORS.now).await.expect("it can be looked at");
+    Left { incarnation: 1, files: (!by_time).then_some(files), at: tick(repository) }
+}
+
+async fn told_apart(tree: &Tree, base: &str, left: &Left) -> Apart {
+    tree.told_apart(base, left, &ANCHORS).await.expect("it can be told")
+}
+
+/// A person may take back a commit of work that is not done, after an agent has changed the same file.
+#[tokio::test]
+async fn what_a_person_takes_back_is_theirs() {
+    for by_time in [false, true] {
+        for (how, is_named) in [("--mixed", true), ("--soft", true)] {
+            let repository = Repository::new();
+            repository.write("README", "read me\nmine\n");
+            repository.git(&["commit", "-q", "-a", "-m", "not done yet"]);
+            let tree = repository.tree().await;
+            let base = base_of(&tree).await;
+            repository.write("README", "read me\nmine\nagent\n");
+            repository.write("agents", "agent\n");
+            let left = left_now(&repository, &tree, by_time).await;
+            repository.git(&["reset", "-q", how, "HEAD~1"]);
+            let apart = told_apart(&tree, &base, &left).await;
+            assert_eq!(apart.overwritten == ["README"], is_named, "{how} {by_time}: {apart:?}");
+            let commit = tree.commit(&apart.base, &MESSAGE).await.expect("it can be");
+            commit.expect("there is something");
+            assert_eq!(repository.committed(), ["A agents"], "{how} {by_time}");
+        }
+    }
+    // A commit of its own that an agent takes back is its own work still.
+    let repository = Repository::new();
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("agents", "agent\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "by the agent"]);
+    let left = left_now(&repository, &tree, false).await;
+    repository.git(&["reset", "-q", "HEAD~1"]);
+    let apart = told_apart(&tree, &base, &left).await;
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A agents"]);
+}
+
+/// What is added to a directory after it was put in the place of another changes nothing in that.
+#[tokio::test]
+async fn a_directory_is_known_by_more_than_its_time() {
+    let repository = Repository::new();
+    for name in ["sub/keep", "sub/gone", "same/keep", "same/gone", "old/gone", "old/keep"] {
+        repository.write(name, "k\n");
+    }
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.write("../prepared/secret", "S\n");
+    repository.write("../prepared/keep", "other\n");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("same/agents", "agent\n");
+    std::fs::remove_file(repository.path("old/gone")).expect("it is there");
+    let left = left_now(&repository, &tree, true).await;
+    std::fs::rename(repository.path("sub"), repository.path("../old")).expect("it can be moved");
+    std::fs::rename(repository.path("../prepared"), repository.path("sub")).expect("it can be");
+    // In one that is the same, only what is new or gone is not the agent's.
+    for name in ["sub/more", "same/more"] {
+        repository.write(name, "m\n");
+    }
+    std::fs::remove_file(repository.path("same/gone")).expect("it is there");
+    let apart = told_apart(&tree, &base, &left).await;
+    let others = ["same/gone", "same/more", "sub/gone", "sub/keep", "sub/more", "sub/secret"];
+    assert_eq!(apart.unknown, others);
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["D old/gone", "A same/agents"]);
+}
+
+/// What a person has staged, and not in their files, is in no commit and in no file.
+#[tokio::test]
+async fn what_is_only_staged_is_not_replaced() {
+    let repository = Repository::new();
+    for name in ["changed", "removed", "untouched"] {
+        repository.write(name, "k\n");
+    }
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    for name in ["changed", "new", "untouched"] {
+        repository.write(name, "staged\n");
+    }
+    repository.git(&["add", "-A"]);
+    repository.git(&["rm", "-q", "--cached", "removed"]);
+    for name in ["changed", "untouched"] {
+        repository.write(name, "k\n");
+    }
+    std::fs::remove_file(repository.path("new")).expect("it is there");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    for name in ["changed", "new", "removed", "agents"] {
+        repository.write(name, "agent\n");
+    }
+    let files = tree.overwritten(&base).await.expect("it can be told");
+    assert_eq!(files, ["changed", "new", "removed"]);
+    let name = tree.keep_files("refs/teamster/run-SPEC/yours-1", &base, &files).await;
+    let name = name.expect("it can be kept");
+    tree.commit(&base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A agents"]);
+    for file in ["changed", "new", "untouched"] {
+        assert_eq!(repository.git(&["show", &format!(":{file}")]), "staged");
+        assert_eq!(repository.git(&["show", &format!("{name}:{file}")]), "staged");
+    }
+    // Nor after an interruption.
+    let left = left_now(&repository, &tree, false).await;
+    repository.write("persons", "person\n");
+    let apart = told_apart(&tree, &base, &left).await;
+    assert_eq!(apart.overwritten, ["changed", "new", "removed"]);
+    repository.write("later", "agent\n");
+    tree.commit(&apart.base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["A later"]);
+    assert_eq!(repository.git(&["show", ":changed"]), "staged");
+}
+
+#[tokio::test]
+async fn each_version_is_kept_and_known_until_it_is_committed() {
+    let repository = Repository::new();
+    repository.write("README", "mine\n");
+    let tree = repository.tree().await;
+    let name = "refs/teamster/run-SPEC/yours-1";
+    let files = ["README".to_owned()];
+    let base = base_of(&tree).await;
+    let keep = async |base: &str| tree.keep_files(name, base, &files).await.expect("it can be");
+    assert_eq!(keep(&base).await, name);
+    assert_eq!(keep(&base).await, name, "it is the same version");
+    repository.write("README", "agent\n");
+    let second = keep(&base_of(&tree).await).await;
+    assert_eq!(second, format!("{name}-2"));
+    assert_eq!(repository.git(&["show", &format!("{name}:README")]), "mine");
+    assert_eq!(repository.git(&["show", &format!("{second}:README")]), "agent");
+    repository.write("other", "o\n");
+    let names = tree.names("refs/teamster/run-SPEC/yours-*").await.expect("git answers");
+    assert_eq!(tree.uncommitted_of(&names).await.expect("git answers"), ["README"]);
+    repository.git(&["commit", "-q", "-m", "mine", "--", "README"]);
+    assert_eq!(tree.uncommitted_of(&names).await.expect("git answers"), [""; 0]);
+}
+
+/// Git lists what it ignores up to a bound; beyond it nothing is committed that it may have ignored.
+#[tokio::test]
+async fn too_many_ignored_files_to_list_are_not_committed() {
+    for by_exclude in [false, true] {
+        let repository = Repository::new();
+        repository.write(".gitignore", "*.key\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "second"]);
+        if by_exclude {
+            repository.write(".git/info/exclude", "*.o\n");
+        }
+        for n in 0..=super::about::IGNORED_MAX {
+            repository.write(format!("many/{n:03}.key"), "");
+        }
+        repository.write("zz.o", "mine\n");
+        repository.write("zz.key", "mine\n");
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        repository.write("agents", "agent\n");
+        repository.write("README", "agent\n");
+        match by_exclude {
+            true => repository.write(".git/info/exclude", ""),
+            false => repository.write(".gitignore", "many\n"),
+        }
+        let (commit, left_out) = tree.commit_since(&base, &MESSAGE).await.expect("it can be");
+        commit.expect("something was changed");
+        assert!(left_out.unclear.contains(&"agents".to_owned()), "{left_out:?}");
+        assert!(repository.committed().contains(&"M README".to_owned()));
+        assert!(repository.committed().iter().all(|line| line.starts_with("M ")));
+    }
+    // As long as the rules stay, all is as usual.
+    let repository = Repository::new();
+    repository.write(".gitignore", "*.key\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    for n in 0..=super::about::IGNORED_MAX {
+        repository.write(format!("{n:03}.key"), "");
+    }
+    let tree = repository.tree().await;
+    commits(&tree, || repository.write("agents", "agent\n")).await.expect("it is committed");
+    assert_eq!(repository.committed(), ["A agents"]);
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_base_outlives_a_garbage_collection() {
+    let repository = Repository::new();
+    repository.write(".gitignore", ".env\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.write(".env", "SECRET=x\n");
+    repository.write("README", "staged\n");
+    repository.git(&["add", "README"]);
+    repository.write("README", "read me\n");
+    let tree = repository.tree().await;
+    let base = base_of(&tree).await;
+    repository.write("README", "agent\n");
+    repository.write(".gitignore", "");
+    repository.git(&["add", "README"]);
+    repository.git(&["gc", "-q", "--prune=now"]);
+    let files = tree.overwritten(&base).await.expect("it can be told");
+    assert_eq!(files, ["README"]);
+    let name = tree.keep_files("refs/teamster/run-SPEC/yours-1", &base, &files).await;
+    let name = name.expect("it can be kept");
+    assert_eq!(repository.git(&["show", &format!("{name}:README")]), "staged");
+    tree.commit(&base, &MESSAGE).await.expect("it can be").expect("there is something");
+    assert_eq!(repository.committed(), ["M .gitignore"]);
+    let names = super::anchored(ANCHOR);
+    tree.forget(&names).await.expect("it can be");
+    assert_eq!(repository.git(&["for-each-ref", ANCHOR, &format!("{ANCHOR}-*")]), "");
 }

@@ -33,7 +33,7 @@ impl Tree {
         let mine = self.changed_since(&base, Some(from)).await?;
         let merged = self.merged(from, kept).await?;
         if mine.changes.is_empty() && merged.is_empty() {
-            return Ok((None, mine.left_out));
+            return Ok((None, mine.left_out.repositories));
         }
         if mine.changes.len() > FILES_MAX {
             return Err(too_many(&mine.changes));
@@ -46,7 +46,7 @@ impl Tree {
             [from].into_iter().chain(merged.iter().map(String::as_str)).collect();
         let commit = self.commit_tree(&tree, &parents, message).await?;
         self.git(["update-ref", name, &commit]).await?;
-        Ok((Some(Gathered { commit, unsettled }), mine.left_out))
+        Ok((Some(Gathered { commit, unsettled }), mine.left_out.repositories))
     }
 
     /// Returns the commits of branches below `kept` that were merged here since a commit.
