@@ -247,6 +247,7 @@ mod tests {
             plans: true,
             base: None,
             directory: "/project".into(),
+            left: None,
             hooks: "The hook pre_iteration (make) ended with 2.\n| error: x\n".into(),
         };
         const AS_THE_USER: &str =
