@@ -324,7 +324,7 @@ fn what_changes_while_an_agent_that_is_done_is_parked_is_not_committed() {
     project.write_aside("template.md", template);
     let output = std::thread::scope(|scope| {
         let run = scope.spawn(|| project.run(&[]));
-        until_said(&project.world, "nothing left");
+        until_said(&project.world, "accepts no requests");
         project.write(".env", "SECRET=x\n");
         project.write("notes.txt", "mine\n");
         project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
