@@ -22,7 +22,7 @@ fn an_iteration_goes_on_after_a_denial() {
     let subjects: Vec<String> = project.commits().into_iter().map(|(subject, _)| subject).collect();
     assert_eq!(subjects, ["first", "did four"], "{said}");
     let transcript = project.world.hub.ok(&["agent", "show", "worker-2", "--json"]);
-    assert_eq!(transcript.matches("That was not permitted: execute curl").count(), 1);
+    assert_eq!(transcript.matches("That was not permitted: ").count(), 1);
 }
 
 /// An iteration that ends at a denial is none that succeeded, and a run does not go on like that for ever.

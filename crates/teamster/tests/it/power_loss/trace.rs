@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tracer is started as a person would start it")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use super::disk::Before;
 /// Everything that changes files, and everything by which a program tells others something.
 const CALLS: &str = "open,openat,creat,close,lseek,write,pwrite64,writev,pwritev,pwritev2,ftruncate,truncate,\
     fallocate,copy_file_range,sendfile,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,\
-    mkdir,mkdirat,rmdir,fsync,fdatasync,sendto,sendmsg";
+    mkdir,mkdirat,rmdir,fsync,fdatasync,sendto,sendmsg,clone,clone3";
 
 /// No single write is longer.
 const DATA_BYTES_MAX: &str = "16777216";
@@ -35,6 +35,36 @@ pub(crate) fn traced(command: &Command, file: &Path) -> Command {
         traced.current_dir(directory);
     }
     traced
+}
+
+/// Returns each line of a record: who did something, and what.
+fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().map(|line| {
+        let (process, what) = line.split_once(' ').expect("a line starts with the process");
+        (process, what.trim_start())
+    });
+    lines.filter(|(_, what)| !what.starts_with(['+', '-']))
+}
+
+/// Returns the threads of the program itself. What it starts has open files of its own under the same numbers, and writes
+/// nothing that anybody was promised.
+fn find_threads(text: &str) -> HashSet<&str> {
+    let mut threads: HashSet<&str> =
+        lines(text).next().map(|(process, _)| process).into_iter().collect();
+    let mut begun = HashSet::new();
+    for (process, what) in lines(text).filter(|(_, what)| what.contains("clone")) {
+        let makes_thread = what.starts_with("clone") && what.contains("CLONE_THREAD");
+        if what.ends_with("<unfinished ...>") {
+            begun.extend(makes_thread.then_some(process));
+            continue;
+        }
+        let has_made = makes_thread || (what.starts_with("<... clone") && begun.remove(process));
+        let made = what.rsplit_once(" = ").map(|(_, made)| made).filter(|_| has_made);
+        if threads.contains(process) {
+            threads.extend(made.and_then(|made| made.split_whitespace().next()));
+        }
+    }
+    threads
 }
 
 /// One system call.
@@ -99,11 +129,11 @@ impl Trace {
     /// Adds what strace recorded of another run, which has left these files.
     pub(crate) fn add(&mut self, file: &Path, left: Before) {
         let text = std::fs::read_to_string(file).expect("strace leaves its record");
+        let threads = find_threads(&text);
         let mut unfinished: HashMap<&str, (usize, String)> = HashMap::new();
-        for line in text.lines() {
-            let (process, what) = line.split_once(' ').expect("a line starts with the process");
-            let what = what.trim_start();
-            if what.starts_with(['+', '-']) {
+        for (process, what) in lines(&text) {
+            let is_clone = what.trim_start_matches("<... ").starts_with("clone");
+            if is_clone || !threads.contains(process) {
                 continue;
             }
             if let Some(resumed) = what.strip_prefix("<... ") {
@@ -213,6 +243,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let recorded = r#"
 7  openat(AT_FDCWD<\x2f>, "\x2f\x61", O_RDWR|O_CREAT, 0600) = 3<\x2f\x61>
+7  clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD, exit_signal=0} <unfinished ...>
+7  <... clone3 resumed>, 88)         = 8
+7  clone3({flags=CLONE_VM|CLONE_VFORK, exit_signal=SIGCHLD}, 88) = 9
+9  close(3)                          = 0
 7  pwrite64(3<\x2f\x61>, "\x41\x42", 2, 512 <unfinished ...>
 8  writev(5<\x73>, [{iov_base="\x43", iov_len=1}, {iov_base="\x44\x2c", iov_len=2}], 2) = 3
 7  <... pwrite64 resumed>)           = 2
