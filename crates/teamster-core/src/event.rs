@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::topic::Topic;
 use crate::{
-    RunName, agent, client_session, conversation, dossier, errand, hub, key, question, role, run,
-    team, token, yak,
+    RunName, agent, client_session, conversation, dossier, errand, hub, key, question, quota, role,
+    run, team, token, yak,
 };
 
 /// What a caller asks for.
@@ -69,6 +69,8 @@ pub enum Refusal {
     Conversation(#[from] conversation::Refusal),
     #[error(transparent)]
     Key(#[from] key::Refusal),
+    #[error(transparent)]
+    Quota(#[from] quota::Refusal),
 }
 
 impl Refusal {
@@ -77,6 +79,7 @@ impl Refusal {
         match self {
             Self::Agent(refusal) => refusal.name(),
             Self::Conversation(refusal) => refusal.name(),
+            Self::Quota(_) => "QuotaExceeded",
             Self::ClientSession(_)
             | Self::Hub(_)
             | Self::Token(_)
@@ -171,7 +174,12 @@ impl Event {
 
     /// Returns about how much memory the event takes, for bounds.
     pub fn size_bytes(&self) -> usize {
-        let text = match self {
+        size_of::<Self>() + self.text_bytes()
+    }
+
+    /// Returns how much text the event carries.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
             Self::ClientSession(_) | Self::Token(_) => 0,
             Self::Hub(event) => event.text_bytes(),
             Self::Run { what, .. } => what.text_bytes(),
@@ -184,7 +192,6 @@ impl Event {
             Self::Question(event) => event.text_bytes(),
             Self::Team(event) => event.text_bytes(),
             Self::Conversation(event) => event.text_bytes(),
-        };
-        size_of::<Self>() + text
+        }
     }
 }

@@ -23,6 +23,7 @@ pub mod note;
 pub mod obligation;
 pub mod permission;
 pub mod question;
+pub mod quota;
 pub mod record;
 pub mod role;
 pub mod run;

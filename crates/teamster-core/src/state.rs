@@ -20,6 +20,7 @@ use crate::ids::TokenId;
 use crate::key::{Key, Keys};
 use crate::obligation::Obligations;
 use crate::question::{self, Questions};
+use crate::quota;
 use crate::role::{Role, Roles};
 use crate::run::Runs;
 use crate::team::{Team, Teams};
@@ -31,7 +32,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 16;
+pub const SNAPSHOT_FORMAT: u32 = 17;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +66,7 @@ pub struct Context {
     pub caller: Caller,
     pub now: Timestamp,
     pub random: u64,
+    pub quotas: quota::Limits,
 }
 
 /// What a command comes to.
@@ -93,6 +95,7 @@ pub struct State {
     pub teams: Teams,
     pub conversations: Conversations,
     keys: Keys,
+    pub stored: quota::Stored,
     pub obligations: Obligations,
 }
 
@@ -185,7 +188,10 @@ impl State {
                 .collect(),
             Command::Agent(command) => self.with_endings(self.agents.decide(command, cx)?),
         };
-        Ok(Decision::New(self.with_deliveries(events, cx)))
+        let events = self.with_deliveries(events, cx);
+        let owner = self.owner(&cx.caller.principal);
+        self.stored.check(&owner, &events, cx.quotas, cx)?;
+        Ok(Decision::New(events))
     }
 
     /// Refuses to give somebody the name of an agent that has not ended.
@@ -354,6 +360,8 @@ impl State {
 
     /// Folds one record in. Never fails: whatever is in the log has happened.
     pub fn apply(&mut self, record: &Record) {
+        let owner = self.owner(&record.by);
+        let mut gone = Vec::new();
         for event in &record.events {
             match event {
                 Event::ClientSession(event) => self.client_sessions.apply(event, record),
@@ -366,6 +374,7 @@ impl State {
                             self.keys.forget(principal);
                             self.client_sessions.forget(principal);
                             self.errands.forget(principal);
+                            gone.push(self.owner(principal));
                         }
                     }
                 }
@@ -395,6 +404,13 @@ impl State {
             }
         }
         self.keys.apply(record, |key| self.errands.needs_key(&record.by, key));
+        self.stored.apply(&owner, record);
+        for owner in gone {
+            let root = self.agents.get(owner.as_str());
+            if root.is_none_or(|root| self.agents.is_over_with_below(&root.id)) {
+                self.stored.forget(&owner);
+            }
+        }
         self.seq += record.events.len() as u64;
     }
 
@@ -439,9 +455,17 @@ impl State {
         matches!(self.keys.recall(principal, key), Ok(Some(_)))
     }
 
-    /// Says whether two states differ in nothing but the numbers of their events.
+    /// Returns whom a principal's quotas are counted for: the agent at the top of its tree, or itself.
+    pub fn owner(&self, principal: &PrincipalName) -> PrincipalName {
+        match self.agents.get(principal.as_str()) {
+            Some(agent) => agent.root.principal(),
+            None => principal.clone(),
+        }
+    }
+
+    /// Says whether two states differ in nothing but the numbers and the size of their events.
     pub fn equals_but_for_numbers(&self, other: &Self) -> bool {
-        Self { seq: other.seq, ..self.clone() } == *other
+        Self { seq: other.seq, stored: other.stored.clone(), ..self.clone() } == *other
     }
 
     /// Returns the grants of a caller as they are now.

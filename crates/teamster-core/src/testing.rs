@@ -8,7 +8,7 @@ use crate::record::Body;
 use crate::token::{self, Kind, NewToken, SecretHash};
 use crate::{
     Caller, Command, Context, Decision, Event, PrincipalName, Record, RunName, State, Timestamp,
-    item, run,
+    item, quota, run,
 };
 
 /// Gives commands one after the other and remembers the state they lead to.
@@ -17,12 +17,18 @@ pub(crate) struct Given {
     /// What led to it.
     pub(crate) records: Vec<Record>,
     n_commands: u64,
+    pub(crate) limits: quota::Limits,
 }
 
 impl Given {
     /// A state in which `ann` (TOK-1) and `bob` (TOK-2) have tokens.
     pub(crate) fn ann_and_bob() -> Self {
-        let mut given = Self { state: State::default(), records: Vec::new(), n_commands: 0 };
+        let mut given = Self {
+            state: State::default(),
+            records: Vec::new(),
+            n_commands: 0,
+            limits: quota::Limits::default(),
+        };
         for (n, name) in [(1, "ann"), (2, "bob")] {
             given.by(
                 "hub",
@@ -51,6 +57,7 @@ impl Given {
             caller: self.caller(who),
             now: Timestamp(1_000 * self.n_commands as i64),
             random: 7 + self.n_commands,
+            quotas: self.limits,
         };
         let events = match self.state.decide(&command, None, &cx)? {
             Decision::New(events) => events,

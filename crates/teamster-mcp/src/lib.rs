@@ -12,6 +12,7 @@ pub mod door;
 mod errands;
 pub mod hub;
 pub mod observe;
+pub mod pace;
 mod paging;
 #[cfg(test)]
 mod testing;

@@ -22,10 +22,14 @@ pub(crate) struct TestHub {
 impl TestHub {
     /// Makes a token whose secret is its principal's name.
     pub(crate) fn token(&self, principal: &str, grants: &[&str]) -> Arc<Token> {
+        self.token_of(Kind::Agent, principal, grants)
+    }
+
+    pub(crate) fn token_of(&self, kind: Kind, principal: &str, grants: &[&str]) -> Arc<Token> {
         let grants = grants.iter().map(|word| Grant::parse(word).unwrap());
         let new = NewToken {
             principal: PrincipalName::parse(principal).unwrap(),
-            kind: Kind::Agent,
+            kind,
             secret: hash(principal),
             grants: Grants::new(grants),
             run: None,
@@ -39,7 +43,7 @@ impl TestHub {
 
     fn decide(&self, caller: Caller, command: &Command, key: Option<Key>) -> Result<Done, Failure> {
         let mut state = self.state.lock().unwrap();
-        let cx = Context { caller, now: Timestamp(1), random: 1 };
+        let cx = Context { caller, now: Timestamp(1), random: 1, quotas: Default::default() };
         let events = match state.decide(command, key.as_ref(), &cx)? {
             Decision::Known(events) => events.to_vec(),
             Decision::New(events) => {

@@ -17,6 +17,7 @@ pub(crate) mod plain;
 pub mod prices;
 pub mod programs;
 pub mod project;
+pub mod quotas;
 pub mod roles;
 mod scripted_agent;
 pub mod secret;

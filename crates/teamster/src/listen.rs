@@ -1,8 +1,9 @@
 //! Serving connections: as many as there is room for, none for longer than it makes progress, and an orderly end.
 //!
-//! What is served and who may call is the door's business; here a client is only somebody who may be slow, silent or many.
+//! Who has a place is decided in `rooms.rs`. What is served and who may call is the door's business; here a client is only somebody who may be slow, silent or many.
 
 mod patience;
+mod rooms;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,17 +21,21 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::patience::{PatientBody, PatientIo};
+use self::rooms::Rooms;
 use crate::tasks;
 
 /// What clients may take up.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub connections: usize,
+    /// How many of them may belong to clients that have not shown a valid token.
+    pub strangers: usize,
+    /// How long such a client may take to show one.
+    pub strangers_patience: Duration,
     /// How long a client may take to send a request's head, then to send its body, and how long it may leave what it is
     /// sent unread. A connection that nobody uses ends after this, too.
     pub patience: Duration,
@@ -43,6 +48,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CONNECTIONS_MAX: usize = 10_000;
 /// Command lines, and clients that are connected over stdio.
 const SOCKET_CONNECTIONS_MAX: usize = 1_000;
+/// Enough for all clients of a large team that connect at the same moment.
+const STRANGERS_MAX: usize = 1_024;
+/// Clients send their token with their first request, and that as soon as they are connected.
+const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// Files that are kept for the log, its snapshots and the programs that the hub starts.
 const FILES_KEPT: u64 = 32;
 /// As much as is buffered of one connection: more than any client's headers.
@@ -57,15 +66,23 @@ impl Limits {
         }
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let room = usize::try_from(files.saturating_sub(FILES_KEPT)).unwrap_or(usize::MAX);
-        Self { connections: room.clamp(2, CONNECTIONS_MAX), patience: PATIENCE }
+        Self::with_room(room.clamp(4, CONNECTIONS_MAX))
+    }
+
+    fn with_room(connections: usize) -> Self {
+        Self {
+            connections,
+            strangers: (connections / 4).clamp(1, STRANGERS_MAX),
+            strangers_patience: STRANGERS_PATIENCE,
+            patience: PATIENCE,
+        }
     }
 
     /// Keeps a part of the room for the socket, which only the hub's user reaches: whoever crowds the port, on which
     /// anybody on this machine can connect, does not keep the command line out. Returns the port's part first.
     pub fn with_socket(self) -> (Self, Self) {
         let socket = (self.connections / 4).clamp(1, SOCKET_CONNECTIONS_MAX);
-        let port = Self { connections: self.connections - socket, ..self };
-        (port, Self { connections: socket, ..self })
+        (Self::with_room(self.connections - socket), Self::with_room(socket))
     }
 }
 
@@ -101,11 +118,11 @@ pub async fn serve(
     open: Connections,
     stop: impl Future<Output = ()>,
 ) {
-    let Limits { connections, patience } = limits;
+    let Limits { connections, patience, .. } = limits;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(BUFFER_BYTES_MAX);
     let router = TowerToHyperService::new(router);
-    let room = Arc::new(Semaphore::new(connections));
+    let rooms = Rooms::new(limits, open);
     let serving = TaskTracker::new();
     let ending = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
@@ -115,7 +132,7 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
-        let Ok(place) = room.clone().try_acquire_owned() else {
+        let Some(place) = rooms.enter().await else {
             // Said once, not to each of a crowd.
             if !std::mem::replace(&mut crowded, true) {
                 tracing::warn!(connections, "refusing connections: there is no room for more");
@@ -124,10 +141,12 @@ pub async fn serve(
             continue;
         };
         crowded = false;
-        let open = open.open();
         let router = router.clone();
+        let newcomer = place.as_newcomer();
         let service = service_fn(move |request: Request<Incoming>| {
-            router.call(request.map(|body| Body::new(PatientBody::new(body, patience))))
+            let mut request = request.map(|body| Body::new(PatientBody::new(body, patience)));
+            request.extensions_mut().insert(newcomer.clone());
+            router.call(request)
         });
         let io = TokioIo::new(PatientIo::new(io, patience));
         let connection = http.serve_connection(io, service).with_upgrades();
@@ -136,6 +155,7 @@ pub async fn serve(
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
+                () = place.is_lost() => return,
                 () = ending.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -144,7 +164,6 @@ pub async fn serve(
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             }
-            drop((place, open));
         };
         tasks::spawn("serve a connection", serving.track_future(task));
     }

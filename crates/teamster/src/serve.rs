@@ -30,7 +30,7 @@ use crate::listen::{self, Connections, Limits};
 use crate::project::Project;
 use crate::settings::Configuration;
 use crate::telemetry::{Sources, Telemetry, Traces};
-use crate::{agents, outlive, secret, tasks, work};
+use crate::{agents, outlive, quotas, secret, tasks, work};
 
 /// How long connections may take to finish when the hub ends.
 const DOORS_PATIENCE: Duration = Duration::from_secs(5);
@@ -113,7 +113,9 @@ pub async fn run(
         seal: seal(&data)?,
         observer: telemetry.clone(),
         patience: door::PATIENCE,
+        paces: handle.paces().clone(),
     });
+    quotas::apply(&handle, &configuration.settings.quotas, data.directory().to_owned());
     let live = agents::Live::default();
     let configured = Arc::new(agents::Configured::new(handle.clone(), data.clone(), configuration));
     let queue = agents::Queue::new(handle.clone(), clock.clone(), configured.clone());
@@ -181,6 +183,10 @@ pub async fn run(
     // Only now: agents call the hub as soon as they start.
     tasks::spawn("run agents", runner.run());
     tasks::spawn("work runs off", work.run());
+    let directory = data.directory().to_owned();
+    let keeps_quotas =
+        quotas::run(handle.clone(), configured.clone(), directory, agents_stop.stopping());
+    tasks::spawn("keep to the quotas", keeps_quotas);
     tasks::spawn("watch the configuration", configured.watch(agents_stop.stopping()));
 
     write_private(&data.hub(), &serde_json::to_vec_pretty(&file)?)?;

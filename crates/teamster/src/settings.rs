@@ -58,8 +58,10 @@ pub struct Settings {
     pub isolation: Isolation,
     /// What agents find at the hub
     pub mcp: Mcp,
-    /// How long the talks with agents are kept; all of them if nothing is said, since nobody misses what is not removed
+    /// How long the talks with agents are kept
     pub transcripts: Transcripts,
+    /// How much agents may store, and how fast they may write; operators have no quotas
+    pub quotas: Quotas,
     /// Who is told how the hub works
     pub telemetry: Telemetry,
     /// Kinds of roles
@@ -220,15 +222,55 @@ impl Default for Mcp {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Transcripts {
-    /// Records older than this are removed, once a day
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_days: Option<Whole<1, 36_500>>,
-    /// As many records as are kept of each agent, the newest; those of a message that is being answered are kept anyway
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_records: Option<Whole<10, 4_000_000_000>>,
+    /// Records older than this are removed, once a day; 0 keeps them
+    pub keep_days: Whole<0, 36_500>,
+    /// Maximum records of each agent; the oldest are removed, but not those of a message that is being answered; 0 keeps all
+    pub keep_records: Whole<0, 4_000_000_000>,
+    /// Maximum MiB that one process of an agent adds; then its oldest records are removed; 0 keeps all
+    pub keep_mib: Whole<0, 1_000_000>,
+}
+
+impl Default for Transcripts {
+    fn default() -> Self {
+        Self {
+            keep_days: const { Whole::new(180) },
+            keep_records: const { Whole::new(100_000) },
+            keep_mib: const { Whole::new(128) },
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quotas {
+    /// Maximum MiB that one agent and all agents of its tree store in the log; 0 is no limit
+    pub stored_mib: Whole<0, 1_000_000>,
+    /// Maximum MiB that all agents together store in one run; 0 is no limit
+    pub run_stored_mib: Whole<0, 1_000_000>,
+    /// Writes per second of one agent and all agents of its tree; faster ones are slowed down, then refused; 0 is no limit
+    pub writes_per_s: Whole<0, 1_000_000>,
+    /// Writes that may come at once before `writes_per_s` counts
+    pub writes_at_once: Whole<1, 1_000_000>,
+    /// MiB per second of large requests of one agent and all agents of its tree; more is read slowly; 0 is no limit
+    pub received_mib_per_s: Whole<0, 1_000_000>,
+    /// MiB of the disk that are kept for operators, at most a twentieth of it; below, agents' writes are refused
+    pub disk_reserve_mib: Whole<0, 1_000_000>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            stored_mib: const { Whole::new(64) },
+            run_stored_mib: const { Whole::new(256) },
+            writes_per_s: const { Whole::new(200) },
+            writes_at_once: const { Whole::new(4_000) },
+            received_mib_per_s: const { Whole::new(2) },
+            disk_reserve_mib: const { Whole::new(512) },
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

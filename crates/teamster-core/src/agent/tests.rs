@@ -257,7 +257,7 @@ fn time_runs_out_for_a_whole_tree() {
     }
     let (at, _) = given.state.next_timer().unwrap();
     assert_eq!(Some(at), given.state.agents.get("lead-1").unwrap().deadline);
-    let cx = Context { caller: Caller::hub(), now: at, random: 1 };
+    let cx = Context { caller: Caller::hub(), now: at, random: 1, quotas: Default::default() };
     let events = given.state.agents.decide(&Command::Expire, &cx).unwrap();
     let shown: Vec<_> = events.iter().map(|event| event.summary().text).collect();
     expect![[r#"
@@ -596,7 +596,12 @@ fn those_that_are_due_at_once_end_once() {
     for (who, command) in a_team() {
         given.by(who, command);
     }
-    let cx = Context { caller: Caller::hub(), now: Timestamp(i64::MAX), random: 1 };
+    let cx = Context {
+        caller: Caller::hub(),
+        now: Timestamp(i64::MAX),
+        random: 1,
+        quotas: Default::default(),
+    };
     let events = given.state.agents.decide(&Command::Expire, &cx).unwrap();
     let shown: Vec<_> = events.iter().map(|event| event.agent().to_string()).collect();
     assert_eq!(shown, ["lead-1", "coder-2", "coder-3"]);

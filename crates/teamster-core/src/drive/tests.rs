@@ -691,7 +691,7 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 16: 819 bytes, 1b51de92027c301b"]
+    expect_test::expect!["format 17: 853 bytes, 06f469287f1752cf"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }
 

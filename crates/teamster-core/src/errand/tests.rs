@@ -223,7 +223,8 @@ fn errands_are_forgotten_when_their_time_is_over() {
     let (at, command) = given.state.next_timer().unwrap();
     assert_eq!((at.0 - begun_at.0, &command), (KEPT_MS, &AnyCommand::Errand(Command::Expire)));
     assert_eq!(given.by("hub", command.clone()), []);
-    let cx = Context { caller: crate::Caller::hub(), now: at, random: 1 };
+    let cx =
+        Context { caller: crate::Caller::hub(), now: at, random: 1, quotas: Default::default() };
     let crate::Decision::New(events) = given.state.decide(&command, None, &cx).unwrap() else {
         panic!("there is no key")
     };

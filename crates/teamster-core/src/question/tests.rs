@@ -88,7 +88,7 @@ fn what_nobody_answers_in_time_has_the_default() {
     }
     let (at, command) = given.state.next_timer().unwrap();
     assert_eq!((at, &command), (Timestamp(1_000_000), &Any::Question(Command::Expire)));
-    let cx = Context { caller: Caller::hub(), now: at, random: 1 };
+    let cx = Context { caller: Caller::hub(), now: at, random: 1, quotas: Default::default() };
     let events = given.state.questions.decide(&Command::Expire, &cx).unwrap();
     let record =
         Record { at, by: PrincipalName::hub(), token: None, key: None, events: Vec::new() };

@@ -10,7 +10,8 @@ fn a_token_that_ended_decides_nothing() {
     let mut given = Given::ann_and_bob();
     let bob = given.caller("bob");
     given.by("hub", AnyCommand::Token(Command::Revoke { which: "TOK-2".into() }));
-    let cx = Context { caller: bob, now: crate::Timestamp(9), random: 1 };
+    let cx =
+        Context { caller: bob, now: crate::Timestamp(9), random: 1, quotas: Default::default() };
     let refused = given.state.decide(&add(&["a"]), None, &cx).unwrap_err();
     assert_eq!(
         refused.to_string(),

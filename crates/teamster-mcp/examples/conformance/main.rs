@@ -56,6 +56,7 @@ async fn main() {
         seal: Seal::new(secret::new_key().expect("randomness")),
         observer: Arc::new(teamster_mcp::observe::Nobody),
         patience: PATIENCE,
+        paces: Arc::default(),
     });
     let prompts_changed = watch::Sender::new(());
     let make = move |served| Fixtures::new(served, hub.clone(), prompts_changed.clone());

@@ -24,6 +24,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::http::{Served, problem};
 use super::rmcp::{Asked, declared_by, key_of, listed, response_of};
+use super::strict;
 use crate::catalogue::Catalogue;
 use crate::dispatch::Request;
 use crate::errands;
@@ -43,9 +44,10 @@ struct Message<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params<'a> {
-    #[serde(rename = "_meta")]
-    meta: RequestMetaObject,
+    #[serde(rename = "_meta", deserialize_with = "strict::object")]
+    meta: JsonObject,
     name: Option<&'a str>,
+    #[serde(default, deserialize_with = "strict::optional_object")]
     arguments: Option<JsonObject>,
 }
 
@@ -94,6 +96,7 @@ pub(super) async fn answer(
         return None;
     }
     let Params { meta, name, arguments } = params;
+    let meta = RequestMetaObject::from(meta);
     if meta.protocol_version() != Some(ProtocolVersion::V_2026_07_28)
         || meta.contains_key("progressToken")
     {

@@ -23,7 +23,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use teamster_core::RunName;
-use teamster_core::token::{SecretHash, Token};
+use teamster_core::token::{Kind, SecretHash, Token};
 use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,13 +31,14 @@ use tokio_util::task::TaskTracker;
 use super::rmcp::{Adapter, Asked};
 use super::seal::Seal;
 use super::sessions::Sessions;
-use super::unfinished::{Room, Unfinished};
-use super::{direct, lines};
+use super::unfinished::Unfinished;
+use super::{direct, lines, strict};
 use crate::access::Scope;
 use crate::catalogue::{Catalogue, Set};
 use crate::errands;
 use crate::hub::{Failure, Hub};
 use crate::observe::Observer;
+use crate::pace::Paces;
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -45,8 +46,25 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// As much of a larger body as is read, and thrown away, before the connection is closed.
 const BODY_BYTES_IGNORED_MAX: usize = 64 * 1024 * 1024;
 
+/// The longest pause between two pieces of a body that comes too fast.
+pub(super) const PACE_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Requests up to this size are paced only as writes.
+const UNPACED_BYTES: usize = 4 * 1024;
+
 /// Starts a background task with a name; the hub brings the way.
 pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
+
+/// A connection, as the listener knows it.
+pub trait Guest: Send + Sync {
+    /// Says that a request on it had a valid token. Called for each such request.
+    fn has_shown(&self, token: &Token);
+}
+
+/// The connection that a request came on. A listener that cares puts it into the request's extensions. A connection
+/// that continues as lines holds it until it ends.
+#[derive(Clone)]
+pub struct Newcomer(pub Arc<dyn Guest>);
 
 /// How tokens' secrets are made and hashed; the hub brings the way.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +88,8 @@ pub struct Setup {
     pub observer: Arc<dyn Observer>,
     /// How long a call may take that waits; usually [`PATIENCE`].
     pub patience: Duration,
+    /// How fast agents may send.
+    pub paces: Arc<Paces>,
 }
 
 /// What the door serves.
@@ -83,6 +103,7 @@ pub struct Served {
     spawn: Spawn,
     sessions: Arc<Sessions>,
     unfinished: Unfinished,
+    paces: Arc<Paces>,
     streams_end: CancellationToken,
     calls_end: CancellationToken,
     lines: TaskTracker,
@@ -93,7 +114,7 @@ pub struct Served {
 impl Served {
     /// Opens the door, and carries on the calls that an earlier hub left behind.
     pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { hub, catalogue, secrets, spawn, seal, observer, patience } = setup;
+        let Setup { hub, catalogue, secrets, spawn, seal, observer, patience, paces } = setup;
         let sessions = Arc::new(Sessions::new(hub.clone()));
         let served = Arc::new(Self {
             hub,
@@ -105,6 +126,7 @@ impl Served {
             spawn,
             sessions,
             unfinished: Unfinished::default(),
+            paces,
             streams_end: CancellationToken::new(),
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
@@ -156,6 +178,15 @@ impl Served {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         (self.spawn)(name, task.boxed());
+    }
+
+    /// Returns how long to wait before more is read of whoever has this token, after so many bytes.
+    pub(super) fn pace(&self, token: &Token, n_bytes: usize) -> Duration {
+        if token.kind == Kind::Operator {
+            return Duration::ZERO;
+        }
+        let owner = self.hub.state().owner(&token.principal);
+        self.paces.receive(&owner, n_bytes, self.hub.now())
     }
 
     /// Returns the live token whose secret the request carries.
@@ -322,6 +353,9 @@ async fn admit(
             .insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
         return response;
     };
+    if let Some(Newcomer(guest)) = request.extensions().get() {
+        guest.has_shown(&token);
+    }
     request.extensions_mut().insert(token.clone());
     let listens = request.method() == Method::GET
         || request
@@ -395,8 +429,7 @@ async fn serve_mcp<H: ServerHandler>(
     if parts.method != Method::POST {
         return serve_by_rmcp(&mcp, asked, parts, body).await;
     }
-    let room = served.unfinished.room_of(&asked.token.principal);
-    let body = match read_body(body, room).await {
+    let body = match read_body(served, &asked.token, &parts.headers, body).await {
         Ok(body) => body,
         Err(response) => return response,
     };
@@ -482,8 +515,12 @@ fn scope(path: &str) -> Result<Scope, String> {
 
 /// Says in full what is wrong with a body that is not a message.
 fn refusal_of(bytes: &[u8]) -> Option<Response> {
-    let wrong = match serde_json::from_slice::<Value>(bytes) {
+    let wrong = match strict::read(bytes) {
         Ok(message) => check_message(&message).err().map(|wrong| (message["id"].clone(), wrong)),
+        // The text is JSON; it has a key twice or too many values.
+        Err(error) if error.is_data() => {
+            Some((Value::Null, (INVALID_REQUEST, format!("the body is refused: {error}"))))
+        }
         Err(error) => {
             let message = format!("the body is not valid JSON: {error}");
             Some((Value::Null, (PARSE_ERROR, message)))
@@ -496,45 +533,78 @@ fn refusal_of(bytes: &[u8]) -> Option<Response> {
     Some((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
 }
 
-/// Reads a body, or says that it is too large, or one too many. What is too much is read too, since a client that is still sending
-/// would find the connection closed instead of the answer.
-async fn read_body(body: Body, mut room: Room<'_>) -> Result<Bytes, Response> {
+/// Reads a body, or says at once that it is too large, or one too many.
+async fn read_body(
+    served: &Served,
+    token: &Token,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Bytes, Response> {
+    let too_large = || {
+        let message = format!(
+            "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
+        );
+        problem(StatusCode::PAYLOAD_TOO_LARGE, &message)
+    };
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut chunks = body.into_data_stream();
+    if announced > BODY_BYTES_MAX {
+        // A client that asks before it sends need not send.
+        if !headers.contains_key(header::EXPECT) {
+            ignore(served, chunks);
+        }
+        return Err(too_large());
+    }
+    let mut room = served.unfinished.room_of(token);
     let mut bytes = BytesMut::new();
-    let mut n_bytes = 0;
-    let mut no_room = None;
-    while let Some(chunk) = chunks.next().await
-        && n_bytes <= BODY_BYTES_IGNORED_MAX
-    {
+    while let Some(chunk) = chunks.next().await {
         let Ok(chunk) = chunk else {
             return Err(problem(StatusCode::BAD_REQUEST, "the body did not arrive in full"));
         };
-        n_bytes += chunk.len();
-        if n_bytes == chunk.len() && n_bytes <= BODY_BYTES_MAX && chunks.is_end_stream() {
+        let n_bytes = bytes.len() + chunk.len();
+        if bytes.is_empty() && n_bytes <= BODY_BYTES_MAX && chunks.is_end_stream() {
+            if n_bytes > UNPACED_BYTES {
+                pause(served, token, n_bytes).await;
+            }
             return Ok(chunk);
         }
-        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
-            no_room = room.grow_to(n_bytes).err();
+        if n_bytes > BODY_BYTES_MAX {
+            ignore(served, chunks);
+            return Err(too_large());
         }
-        if n_bytes <= BODY_BYTES_MAX && no_room.is_none() {
-            bytes.extend_from_slice(&chunk);
-        } else {
-            bytes = BytesMut::new();
-            room.leave();
+        if let Err(message) = room.grow_to(n_bytes) {
+            ignore(served, chunks);
+            return Err(problem(StatusCode::TOO_MANY_REQUESTS, &message));
         }
+        // As much as was announced, at once: a buffer that grows step by step leaves gaps behind it.
+        if bytes.is_empty() {
+            bytes.reserve(announced.max(chunk.len()));
+        }
+        bytes.extend_from_slice(&chunk);
+        pause(served, token, chunk.len()).await;
     }
-    if n_bytes > BODY_BYTES_MAX {
-        return Err(problem(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            &format!(
-                "the body is larger than {BODY_BYTES_MAX} bytes; send less at once, or put long text into a file"
-            ),
-        ));
+    Ok(bytes.freeze())
+}
+
+/// Waits until an agent that has sent so many bytes more may send others.
+async fn pause(served: &Served, token: &Token, n_bytes: usize) {
+    let wait = served.pace(token, n_bytes);
+    if !wait.is_zero() {
+        tokio::time::sleep(wait.min(PACE_WAIT_MAX)).await;
     }
-    match no_room {
-        None => Ok(bytes.freeze()),
-        Some(message) => Err(problem(StatusCode::TOO_MANY_REQUESTS, &message)),
-    }
+}
+
+/// Reads the rest of a body that was answered already, and throws it away: a client that is still sending would find
+/// the connection closed instead of the answer.
+fn ignore(served: &Served, mut chunks: axum::body::BodyDataStream) {
+    served.spawn("ignore the rest of a body", async move {
+        let mut n_bytes = 0;
+        while n_bytes <= BODY_BYTES_IGNORED_MAX
+            && let Some(Ok(chunk)) = chunks.next().await
+        {
+            n_bytes += chunk.len();
+        }
+    });
 }
 
 const PARSE_ERROR: i32 = -32700;

@@ -18,7 +18,8 @@ use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::{Caller, Command, PrincipalName, TeamName};
 use tokio_util::sync::CancellationToken;
 
-use super::http::{BODY_BYTES_MAX, Served, problem, token_ended};
+use super::http::{BODY_BYTES_MAX, Newcomer, Served, problem, token_ended};
+use super::paced::Paced;
 use super::rmcp::{Adapter, Asked};
 use crate::access::{Scope, parse_grants};
 use crate::hub::Failure;
@@ -63,12 +64,14 @@ pub(super) async fn serve(
         },
     };
     let served_token = opened_for.clone().unwrap_or(token);
+    let place = request.extensions_mut().remove::<Newcomer>();
     let connection = served.clone();
     served.spawn(
         "serve lines",
         served.lines().track_future(async move {
             if let Ok(upgraded) = upgrade.await {
                 let (read, write) = tokio::io::split(TokioIo::new(upgraded));
+                let read = Paced::new(read, connection.clone(), served_token.clone());
                 let transport =
                     AsyncRwTransport::new(read, write).with_max_line_length(BODY_BYTES_MAX);
                 let asked = Asked { token: served_token.clone(), scope, key: None };
@@ -78,6 +81,7 @@ pub(super) async fn serve(
                     () = token_ended(&connection, &served_token) => {}
                 }
             }
+            drop(place);
             if let Some(agent) = opened_for {
                 end(&connection, &agent).await;
             }

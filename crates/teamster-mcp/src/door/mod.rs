@@ -3,7 +3,9 @@
 mod direct;
 pub mod http;
 pub mod lines;
+mod paced;
 pub mod rmcp;
 pub mod seal;
 mod sessions;
+mod strict;
 mod unfinished;

@@ -110,6 +110,11 @@ impl Hub {
             .env("TZ", "UTC")
             .env("TEAMSTER_LOG", "warn");
         command.arg("--data").arg(data).args(["up", "--listen", "127.0.0.1:0"]);
+        // What is measured is the hub, not the quotas of its agents.
+        for quota in ["stored_mib", "run_stored_mib", "writes_per_s", "received_mib_per_s"] {
+            command.arg("--set").arg(format!("quotas.{quota}=0"));
+        }
+        command.args(["--set", "transcripts.keep_records=0", "--set", "transcripts.keep_days=0"]);
         command.args(arguments).envs(variables.iter().copied());
         command.current_dir(std::env::temp_dir()).stdin(Stdio::null());
         let started = Instant::now();

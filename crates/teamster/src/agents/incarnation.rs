@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::conversing::Conversing;
 use self::denied::Denials;
+use self::keeping::Grown;
 use super::asking::Pending;
 use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
@@ -207,6 +208,7 @@ struct Talk<'a> {
     transcriber: Transcriber,
     /// The last record that it wrote.
     last_record: Option<u64>,
+    grown: Grown,
     guard: Guard,
     /// Tool calls that have no result yet.
     open_calls: HashSet<String>,
@@ -265,6 +267,7 @@ async fn begin<'a>(
         transcript,
         transcriber: Transcriber::new(TEXT_WAIT_MS, secret::unfinished),
         last_record: None,
+        grown: Grown::default(),
         guard: Guard::new(role.guard),
         open_calls: HashSet::new(),
         last_words: LastWords::default(),

@@ -73,7 +73,7 @@ impl Configured {
     }
 
     /// Returns what shows that another one is in use.
-    pub(super) fn changes(&self) -> watch::Receiver<Arc<Configuration>> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Configuration>> {
         self.current.subscribe()
     }
 

@@ -23,9 +23,7 @@ pub(super) async fn run(shared: &Shared) {
     let mut changes = shared.configured.changes();
     loop {
         let what = shared.configured.current().settings.transcripts.clone();
-        if what != Transcripts::default()
-            && let Err(error) = all(shared).await
-        {
+        if let Err(error) = all(shared).await {
             tracing::warn!(%error, "old transcripts could not be removed");
         }
         // Or when the person says something else.
@@ -57,9 +55,6 @@ async fn all(shared: &Shared) -> Result<(), Error> {
 
 /// Looks after the transcript of an agent whose turn is over.
 pub(super) async fn after_turn(shared: &Shared, agent: &AgentId, transcript: &Conversation) {
-    if shared.configured.current().settings.transcripts.keep_records.is_none() {
-        return;
-    }
     if let Err(error) = one(shared, transcript, agent.as_str()).await {
         tracing::warn!(%agent, %error, "old records could not be removed");
     }
@@ -69,13 +64,13 @@ async fn one(shared: &Shared, transcript: &Conversation, agent: &str) -> Result<
     let log = &*shared.log;
     let extent = log.transcripts().extent(transcript).await?;
     let configuration = shared.configured.current();
-    let Transcripts { keep_days, keep_records } = &configuration.settings.transcripts;
+    let Transcripts { keep_days, keep_records, .. } = &configuration.settings.transcripts;
     let mut up_to = extent.forgotten;
-    if let Some(keep) = keep_records {
-        up_to = up_to.max(extent.last.saturating_sub(keep.get().into()));
+    if keep_records.get() > 0 {
+        up_to = up_to.max(extent.last.saturating_sub(keep_records.get().into()));
     }
-    if let Some(days) = keep_days {
-        let before_ms = shared.clock.now().0 - i64::from(days.get()) * DAY.as_millis() as i64;
+    if keep_days.get() > 0 {
+        let before_ms = shared.clock.now().0 - i64::from(keep_days.get()) * DAY.as_millis() as i64;
         up_to = up_to.max(last_before(log, transcript, before_ms).await?);
     }
     // What is being answered is kept; so is all if it is not known where that begins.

@@ -117,7 +117,12 @@ async fn import(
 ) -> Result<Json<Report>, Problem> {
     let Json(ToImport { yaks, prefix, only_new, dry_run }) = given?;
     let import = Import { yaks: yaks.into_iter().map(as_given).collect(), prefix, only_new };
-    let cx = Context { caller: Caller::of(&token), now: api.clock.now(), random: 0 };
+    let cx = Context {
+        caller: Caller::of(&token),
+        now: api.clock.now(),
+        random: 0,
+        quotas: Default::default(),
+    };
     if dry_run {
         let outcome = api.hub.state().yaks.import(&import, &cx);
         return Ok(Json(report(&outcome.events, outcome.problems)));

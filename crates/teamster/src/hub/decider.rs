@@ -239,7 +239,12 @@ impl Decider {
 
     fn decide(&mut self, submission: Submission) {
         let Submission { caller, command, key, .. } = &submission;
-        let cx = Context { caller: caller.clone(), now: self.clock.now(), random: (self.random)() };
+        let cx = Context {
+            caller: caller.clone(),
+            now: self.clock.now(),
+            random: (self.random)(),
+            quotas: **self.shared.stored_limits.load(),
+        };
         // Deciding changes nothing, so a bug in it is the trouble of one call and not of everybody.
         let speculative = &self.speculative;
         let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {

@@ -11,14 +11,16 @@ use teamster_core::ids::TellId;
 use teamster_core::key::Key;
 use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, State, Timestamp};
+use teamster_core::{Caller, Command, State, Timestamp, quota};
 use teamster_log::{Conversation, Log};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{Aside, Asked, Done, Failure, Listens, StepsBack, Waits, Watch};
+use teamster_mcp::pace::{self, Paces};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::decider::{Input, Submission};
+use super::disk::Disk;
 use super::idlers::Idlers;
 use super::pids::Pids;
 use super::pulse::Pulse;
@@ -55,6 +57,9 @@ pub(super) struct Shared {
     pub(super) stderrs: Stderrs,
     pub(super) written: Written,
     pub(super) pulse: Arc<Pulse>,
+    pub(super) paces: Arc<Paces>,
+    pub(super) stored_limits: ArcSwap<quota::Limits>,
+    pub(super) disk: Disk,
 }
 
 impl Handle {
@@ -82,6 +87,9 @@ impl Handle {
         {
             return Err(Failure::Unavailable(format!("{says}; repeat the call later")));
         }
+        if caller.kind == Kind::Agent {
+            self.let_in(&caller).await?;
+        }
         let (answer, answered) = oneshot::channel();
         let ticket = self.shared.pulse.ask();
         let submission = Submission { caller, command, key, answer, ticket };
@@ -94,6 +102,36 @@ impl Handle {
             Failure::Unknown("the hub stopped before it could answer; start it again and look, or repeat the call with its key".into())
         };
         answered.await.unwrap_or_else(|_| Err(unknown()))
+    }
+
+    /// Lets an agent's command wait for its turn, or refuses it: the agent is too fast, or the disk nearly full.
+    async fn let_in(&self, caller: &Caller) -> Result<(), Failure> {
+        if let Some(why) = self.shared.disk.refuses_agents() {
+            return Err(Failure::Unavailable(why));
+        }
+        let owner = self.shared.published.load().owner(&caller.principal);
+        let wait =
+            self.shared.paces.write(&owner, self.clock.now()).map_err(Failure::Unavailable)?;
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    /// Sets how much agents may store and how fast they may write, from now on.
+    pub fn limit(&self, stored: quota::Limits, paces: pace::Limits) {
+        self.shared.stored_limits.store(Arc::new(stored));
+        self.shared.paces.limit(paces);
+    }
+
+    /// Returns how fast everybody may be.
+    pub fn paces(&self) -> &Arc<Paces> {
+        &self.shared.paces
+    }
+
+    /// Returns how much room the disk has.
+    pub fn disk(&self) -> &Disk {
+        &self.shared.disk
     }
 
     /// Asks the loop to finish what it has and end.

@@ -1,6 +1,7 @@
 //! The hub: one loop that decides, and the handle by which everything else reaches it.
 
 mod decider;
+mod disk;
 mod fair;
 mod handle;
 mod idlers;
@@ -15,6 +16,7 @@ mod words;
 mod written;
 
 pub use decider::{Ended, Input, Snapshots, Submission};
+pub use disk::Disk;
 pub use fair::WAITING_MAX;
 pub use handle::Handle;
 pub use idlers::Idlers;

@@ -12,6 +12,7 @@ use teamster_log::{Hash, Head, Log};
 use tokio::sync::mpsc;
 
 use super::decider::{Decider, Ended, Input, Snapshots};
+use super::disk::Disk;
 use super::handle::{Handle, Shared};
 use super::pids::Pids;
 use super::stderrs::Stderrs;
@@ -114,6 +115,9 @@ pub async fn start(parts: Parts, mut progress: impl FnMut(u64, u64)) -> Result<O
         stderrs: Stderrs::default(),
         written: Written::default(),
         pulse: Arc::default(),
+        paces: Arc::default(),
+        stored_limits: ArcSwap::default(),
+        disk: Disk::default(),
     });
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let handle = Handle {

@@ -113,6 +113,15 @@ fn without_files_there_is_what_is_built_in() {
         prices.gpt-5-mini.cached_read = 0.025
         prices.gpt-5-mini.input = 0.25
         prices.gpt-5-mini.output = 2
+        quotas.disk_reserve_mib = 512
+        quotas.received_mib_per_s = 2
+        quotas.run_stored_mib = 256
+        quotas.stored_mib = 64
+        quotas.writes_at_once = 4000
+        quotas.writes_per_s = 200
+        transcripts.keep_days = 180
+        transcripts.keep_mib = 128
+        transcripts.keep_records = 100000
     "#]]
     .assert_eq(&shown);
 }
@@ -200,7 +209,7 @@ limits = { turns = 10, depth = 99 }
             user/teamster.toml:5: limits.turns: invalid value: integer `0`, expected a whole number from 1 to 100000
             user/teamster.toml:6: limits.total: invalid type: integer `-1`, expected a whole number from 0 to 1000000
             user/teamster.toml:7: limits.wall_minutes: invalid type: floating point `1.5`, expected a whole number from 1 to 43200
-            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
+            user/teamster.toml:10: pools: unknown key `pools`, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `quotas`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
             user/teamster.toml:17: mcp.fullAccessCategories: invalid type: string "coding", expected a list
             user/teamster.toml:19: categories.Coding: invalid value: string "Coding", expected a name: at most 64 lower-case letters, digits and dashes, no dash at either end
             user/teamster.toml:27: programs.mine.ends: unknown word `politely`, expected `stdin` or `sigterm`
@@ -289,8 +298,8 @@ fn variables_and_flags_are_checked_as_files_are() {
         &[],
         more,
         expect![[r#"
-            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
-            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
+            --set =: : unknown key ``, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `quotas`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
+            --set a.b=1: a: unknown key `a`, expected one of `program`, `pool`, `limits`, `permissions`, `guard`, `isolation`, `mcp`, `transcripts`, `quotas`, `telemetry`, `categories`, `programs`, `prices`, `teams`, `roles`, `hooks`
             --set limits: write KEY=VALUE, e.g. limits.depth=2
             --set limits.turns=x: limits.turns: invalid type: string "x", expected a whole number from 1 to 100000
             TEAMSTER_LIMITS_DEPTH: limits.depth: invalid type: string "deep", expected a whole number from 0 to 16

@@ -210,7 +210,7 @@ mod tests {
     fn by(state: &mut State, who: &str, kind: Kind, what: run::Command) {
         let principal = PrincipalName::parse(who).unwrap();
         let caller = Caller { principal: principal.clone(), kind, token: None, team: None };
-        let cx = Context { caller, now: Timestamp(1), random: 1 };
+        let cx = Context { caller, now: Timestamp(1), random: 1, quotas: Default::default() };
         let command = Command::Run { run: RunName::default_run(), what };
         let Decision::New(events) = state.decide(&command, None, &cx).unwrap() else { panic!() };
         state.apply(&Record { at: cx.now, by: principal, token: None, key: None, events });

@@ -221,6 +221,7 @@ impl Door {
             seal: Seal::new([7; KEY_BYTES]),
             observer: Arc::new(teamster_mcp::observe::Nobody),
             patience,
+            paces: Arc::default(),
         });
         let router = router(served.clone(), Router::new(), 1);
         Self { hub, router, served, deciding }

@@ -11,6 +11,7 @@ mod agents;
 mod crowds;
 mod half_open;
 mod programs;
+mod quotas;
 mod waits;
 
 use http::Method;

@@ -654,6 +654,18 @@ impl Mcp {
         answer.result()
     }
 
+    /// Calls a tool of a hub that may refuse the request as a whole, or end the connection.
+    pub(crate) async fn try_request(
+        &mut self,
+        name: &str,
+        arguments: Value,
+    ) -> hyper::Result<Answer> {
+        let message = self.message("tools/call", json!({"name": name, "arguments": arguments}));
+        let headers = self.headers(&message);
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, &**value)).collect();
+        self.http.try_send(Method::POST, &self.path, &headers, message.to_string()).await
+    }
+
     /// Calls a tool of a hub that may be killed meanwhile, with an id that the answer will bear.
     pub(crate) async fn try_call(
         &mut self,

@@ -51,7 +51,12 @@ fn import(yaks: &[Imported]) -> Import {
 
 /// Imports, and makes sure that the same again changes nothing and finds the same problems.
 fn take_in(given: &mut Given, import: Import) -> (Vec<String>, Vec<String>) {
-    let cx = Context { caller: given.caller("olga"), now: Timestamp(9), random: 1 };
+    let cx = Context {
+        caller: given.caller("olga"),
+        now: Timestamp(9),
+        random: 1,
+        quotas: Default::default(),
+    };
     let events = given.by("olga", AnyCommand::Yak(Command::Import(import.clone())));
     let lines = events.iter().map(|event| match event {
         AnyEvent::Yak(event) => serde_json::to_string(event).unwrap(),

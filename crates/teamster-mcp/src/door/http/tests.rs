@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use teamster_core::token::Kind;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
@@ -27,11 +28,13 @@ fn request(method: Method, session: Option<&str>, body: Value) -> Request {
     request.body(Body::from(body.to_string())).unwrap()
 }
 
-/// Returns the routes of a door for ann and bob.
+/// Returns the routes of a door for ann, bob, six more agents, and olga, an operator.
 fn door(spawn: Spawn) -> Router {
     let hub = TestHub::default();
     hub.token("ann", &["full"]);
     hub.token("bob", &["full"]);
+    (0..6).for_each(|n| drop(hub.token(&format!("agent-{n}"), &["full"])));
+    hub.token_of(Kind::Operator, "olga", &["full"]);
     let served = Served::new(Setup {
         hub: Arc::new(hub),
         catalogue: Catalogue::new(),
@@ -40,6 +43,7 @@ fn door(spawn: Spawn) -> Router {
         seal: Seal::new([7; KEY_BYTES]),
         observer: Arc::new(Nobody),
         patience: PATIENCE,
+        paces: Arc::default(),
     });
     router(served, Router::new(), 1)
 }
@@ -60,52 +64,112 @@ fn unfinished(
     request.headers_mut().insert(header::AUTHORIZATION, bearer);
     *request.body_mut() = Body::from_stream(chunks);
     let answer = router.clone().oneshot(request).map(Result::unwrap);
-    (sender, answer.boxed())
+    // Polled by hand as often as it takes, whatever the runtime thinks of that.
+    (sender, tokio::task::unconstrained(answer).boxed())
+}
+
+type Begun = (mpsc::UnboundedSender<Bytes>, BoxFuture<'static, Response>);
+
+/// Sends a body of which so many bytes have come, and of which more are to come.
+fn begin(router: &Router, who: &str, n_bytes: usize) -> Begun {
+    let (sender, mut answer) = unfinished(router, who, n_bytes);
+    assert!((&mut answer).now_or_never().is_none(), "{who}: it is not all there");
+    (sender, answer)
+}
+
+/// Ends the body. Whether there was room shows in the answer: a body of spaces is no JSON.
+async fn end((sender, answer): Begun) -> StatusCode {
+    drop(sender);
+    answer.await.status()
+}
+
+/// Returns the refusal of a body that is not all there.
+fn refused_at_once(router: &Router, who: &str, n_bytes: usize) -> (StatusCode, String) {
+    let (_sender, mut answer) = unfinished(router, who, n_bytes);
+    let answer = (&mut answer).now_or_never().expect("it is refused before it is all there");
+    let status = answer.status();
+    let body = answer.into_body().collect().now_or_never().expect("a whole answer").unwrap();
+    let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+    (status, body["error"].as_str().unwrap().to_owned())
 }
 
 #[tokio::test]
 async fn unfinished_bodies_of_one_principal_are_bounded() {
     let router = door(Arc::new(|_, _| ()));
     let large = BODY_BYTES_MAX - 1;
-    let begin = |who: &str, n_bytes: usize| {
-        let (sender, mut answer) = unfinished(&router, who, n_bytes);
-        assert!((&mut answer).now_or_never().is_none(), "it is not all there");
-        (sender, answer)
-    };
-    // Whether there was room shows in the answer: a body of spaces is no JSON.
-    let end =
-        async |(sender, answer): (mpsc::UnboundedSender<Bytes>, BoxFuture<'static, Response>)| {
-            drop(sender);
-            answer.await.status()
-        };
-    let mut held: Vec<_> = (0..8).map(|_| begin("ann", large)).collect();
-    for (who, n_bytes, status) in [
-        ("ann", large, StatusCode::TOO_MANY_REQUESTS),
-        ("ann", BODY_BYTES_MAX + 1, StatusCode::PAYLOAD_TOO_LARGE),
-        ("ann", 10_000, StatusCode::BAD_REQUEST),
-        ("bob", large, StatusCode::BAD_REQUEST),
-    ] {
-        assert_eq!(end(begin(who, n_bytes)).await, status, "{who} {n_bytes}");
-    }
+    let mut held: Vec<_> = (0..2).map(|_| begin(&router, "ann", large)).collect();
+    let (status, says) = refused_at_once(&router, "ann", large);
+    let expected = format!(
+        "ann has {} bytes of unfinished requests already; finish some, then send this again",
+        2 * large
+    );
+    assert_eq!((status, says), (StatusCode::TOO_MANY_REQUESTS, expected));
+    assert_eq!(end(begin(&router, "ann", 10_000)).await, StatusCode::BAD_REQUEST);
+    assert_eq!(end(begin(&router, "bob", large)).await, StatusCode::BAD_REQUEST);
     // Whoever goes away, or ends, makes room.
     drop(held.pop());
-    assert_eq!(end(begin("ann", large)).await, StatusCode::BAD_REQUEST);
-    assert_eq!(end(begin("ann", large)).await, StatusCode::BAD_REQUEST);
-    let refused = {
-        let _more = begin("ann", large);
-        let (sender, answer) = begin("ann", large);
-        drop(sender);
-        answer.await.into_body().collect().await.unwrap().to_bytes()
-    };
-    let refused: Value = serde_json::from_slice(&refused).unwrap();
-    let message = format!(
-        "ann has {} bytes of unfinished requests already; finish some, then send this again",
-        8 * large
-    );
-    assert_eq!(refused, json!({"error": message}));
-    for unfinished in held {
+    assert_eq!(end(begin(&router, "ann", large)).await, StatusCode::BAD_REQUEST);
+    assert_eq!(end(begin(&router, "ann", large)).await, StatusCode::BAD_REQUEST);
+    // Small ones have room of their own, which is bounded too.
+    let mut small: Vec<_> = (0..128).map(|_| begin(&router, "ann", 64 * 1024)).collect();
+    assert_eq!(refused_at_once(&router, "ann", 64 * 1024).0, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(end(begin(&router, "bob", 64 * 1024)).await, StatusCode::BAD_REQUEST);
+    small.pop();
+    assert_eq!(end(begin(&router, "ann", 64 * 1024)).await, StatusCode::BAD_REQUEST);
+    for unfinished in held.into_iter().chain(small) {
         assert_eq!(end(unfinished).await, StatusCode::BAD_REQUEST);
     }
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_all_principals_are_bounded() {
+    let router = door(Arc::new(|_, _| ()));
+    let large = BODY_BYTES_MAX - 1;
+    let held: Vec<_> =
+        (0..12).map(|n| begin(&router, &format!("agent-{}", n / 2), large)).collect();
+    let (status, says) = refused_at_once(&router, "ann", large);
+    let expected = format!(
+        "the hub has {} bytes of unfinished requests already; send this again in a moment",
+        12 * large
+    );
+    assert_eq!((status, says), (StatusCode::TOO_MANY_REQUESTS, expected));
+    // Usual calls continue, and so does an operator.
+    assert_eq!(end(begin(&router, "ann", 60_000)).await, StatusCode::BAD_REQUEST);
+    assert_eq!(end(begin(&router, "olga", large)).await, StatusCode::BAD_REQUEST);
+    drop(held);
+    assert_eq!(end(begin(&router, "ann", large)).await, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_before_it_is_all_there() {
+    let router = door(Arc::new(|_, _| ()));
+    let (status, says) = refused_at_once(&router, "ann", BODY_BYTES_MAX + 1);
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(says.starts_with("the body is larger than 4194304 bytes"), "{says}");
+    assert_eq!(end(begin(&router, "ann", BODY_BYTES_MAX)).await, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_key_that_is_there_twice_is_refused() {
+    let router = door(Arc::new(|_, _| ()));
+    let call = |arguments: &str| {
+        let mut request = request(Method::POST, None, Value::Null);
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"task-add","arguments":{arguments}}}}}"#
+        );
+        *request.body_mut() = Body::from(text);
+        router.clone().oneshot(request).map(Result::unwrap)
+    };
+    let answer = call(r#"{"tasks":[{"content":"a","content":"b"}]}"#).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let expected = "the body is refused: the key \"content\" is there twice; send it once";
+    assert!(body["error"]["message"].as_str().unwrap().starts_with(expected), "{body}");
+    // The control: the same key in two objects.
+    let answer = call(r#"{"tasks":[{"content":"a"},{"content":"b"}]}"#).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(!String::from_utf8_lossy(&body).contains("twice"), "{body:?}");
 }
 
 #[tokio::test]

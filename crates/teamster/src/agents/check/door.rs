@@ -94,6 +94,7 @@ impl Door {
             seal: Seal::new(secret::new_key()?),
             observer: Arc::new(observe::Nobody),
             patience: door::PATIENCE,
+            paces: Arc::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
         let listener = listener.context("cannot listen on 127.0.0.1")?;

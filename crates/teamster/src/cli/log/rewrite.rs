@@ -35,7 +35,8 @@ pub(super) async fn finish(
     let by = PrincipalName::parse("operator")?;
     let caller = Caller { principal: by.clone(), kind: Kind::Operator, token: None, team: None };
     let mut random = secret::system_random();
-    let cx = Context { caller, now: SystemClock.now(), random: random() };
+    let cx =
+        Context { caller, now: SystemClock.now(), random: random(), quotas: Default::default() };
     let command = Command::Hub(hub::Command::Rewrite { before, how });
     let Decision::New(events) = state.decide(&command, None, &cx)? else { return Ok(()) };
     let record = Record { at: cx.now, by, token: None, key: None, events };

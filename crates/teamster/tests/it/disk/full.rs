@@ -162,3 +162,43 @@ async fn on_a_full_disk_the_hub_says_so_or_starts_and_later_it_starts() {
     let (list, _) = hub.modern(&hub.operator, "/mcp").await.call("task-list", json!({})).await;
     assert!(list.contains("kept"), "{list}");
 }
+
+/// The controls: an operator is served meanwhile, and the agent is as soon as there is room.
+#[tokio::test]
+async fn what_is_left_of_a_disk_is_kept_for_operators() {
+    let Some(disk) = SmallDisk::mount("20m") else {
+        return println!("SKIPPED: no file system can be mounted here");
+    };
+    let hub = Hub::start_in(&disk.data());
+    let ann = hub.token("ann", "full");
+    let mut mcp = hub.modern(&ann, "/mcp").await;
+    let (answer, is_error) = add(&mut mcp, "while there is room").await;
+    assert!(!is_error, "{answer}");
+    let filler = disk.path().join("filler");
+    let file = std::fs::File::create(&filler).expect("it can be made");
+    let room = rustix::fs::statvfs(disk.path()).expect("a disk has a size");
+    let left = room.f_bavail * room.f_frsize;
+    let all_but_half_a_mib = left - (1 << 19);
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, all_but_half_a_mib)
+        .expect("there is room");
+    // The hub looks at the disk each second.
+    let mut n_added = 0;
+    let refusal = loop {
+        let (answer, is_error) = add(&mut mcp, &format!("ann {n_added}")).await;
+        if is_error {
+            break answer;
+        }
+        n_added += 1;
+        assert!(n_added < 1_000, "agents fill the disk");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert!(refusal.starts_with("error: nothing was changed: the disk has 0."), "{refusal}");
+    assert!(refusal.contains("are kept for operators; ask the operator to free some"), "{refusal}");
+    reads_work(&hub, &mut mcp).await;
+    let (answer, is_error) = add(&mut hub.modern(&hub.operator, "/mcp").await, "olga").await;
+    assert!(!is_error, "{answer}");
+    drop(file);
+    std::fs::remove_file(filler).expect("it is there");
+    let (answer, is_error) = add(&mut mcp, "ann again").await;
+    assert!(!is_error, "{answer}");
+}

@@ -82,6 +82,7 @@ impl Door {
             seal: Seal::new([7; KEY_BYTES]),
             observer: telemetry.clone(),
             patience,
+            paces: Arc::default(),
         });
         let log = Arc::new(Memory::new(&world.store));
         let nothing = settings::read(&settings::Sources::default());
