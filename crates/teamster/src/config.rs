@@ -7,6 +7,14 @@ use teamster_agents::launches::MARK;
 
 use crate::settings::VARIABLES;
 
+/// The variable by which whoever starts a hub chooses its number of arenas.
+pub const ALLOCATOR_VARIABLE: &str = "MALLOC_ARENA_MAX";
+
+/// Says whether whoever started us has set up the allocator.
+pub fn has_allocator_variable() -> bool {
+    std::env::var_os(ALLOCATOR_VARIABLE).is_some()
+}
+
 /// Which workspace a command is about.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Place {

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod agent;
+mod allocator;
 mod backup;
 mod budget;
 mod config;

@@ -53,6 +53,9 @@ pub(super) fn run(data: DataFiles, args: UpArgs) -> anyhow::Result<()> {
     if args.demo {
         return demonstrate();
     }
+    if !args.detach {
+        super::allocator::start_anew();
+    }
     let directory = match &args.dir {
         Some(dir) => std::fs::canonicalize(dir)
             .with_context(|| format!("there is no directory {}", dir.display()))?,
@@ -337,5 +340,6 @@ fn open_log(path: &std::path::Path) -> std::io::Result<std::fs::File> {
 fn background_command(directory: &std::path::Path) -> anyhow::Result<std::process::Command> {
     let mut command = std::process::Command::new(std::env::current_exe()?);
     command.current_dir(directory);
+    super::allocator::set(&mut command);
     Ok(command)
 }
