@@ -33,9 +33,11 @@ pub struct Taken {
 /// are none.
 pub fn take_over() -> Result<Taken, String> {
     let own = own().ok_or("this machine has no control groups of version 2")?;
-    if own.ends_with(HUB) && own.with_file_name(AGENTS).is_dir() {
+    let agents = own.with_file_name(AGENTS);
+    if own.ends_with(HUB) && agents.is_dir() {
         // The hub was started again in the same group.
-        return Ok(taken(&own.with_file_name(AGENTS)));
+        remove_empty(&agents);
+        return Ok(taken(&agents));
     }
     if !own.join("cgroup.type").exists() {
         return Err("the hub is in the machine's root group".into());
@@ -49,6 +51,11 @@ pub fn take_over() -> Result<Taken, String> {
         return Err("other processes are in the hub's group".into());
     }
     divide(&own).map_err(|error| format!("{}: {error}", own.display()))
+}
+
+/// Says whether agents' groups limit memory, once the hub has made room for them.
+pub fn limits_memory() -> bool {
+    own().is_some_and(|own| own.ends_with(HUB) && taken(&own.with_file_name(AGENTS)).limits_memory)
 }
 
 fn divide(own: &Path) -> io::Result<Taken> {

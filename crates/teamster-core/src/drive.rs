@@ -106,7 +106,7 @@ pub enum Why {
     IterationsUsed,
     BudgetSpent,
     Stopped,
-    /// Several iterations in a row have changed nothing.
+    /// Several iterations in a row have changed nothing, or planned nothing.
     Idle,
     Failed {
         says: Arc<str>,
@@ -136,7 +136,7 @@ impl fmt::Display for Why {
             Self::IterationsUsed => f.write_str("its iterations are used up"),
             Self::BudgetSpent => f.write_str("its budget is spent"),
             Self::Stopped => f.write_str("it was stopped"),
-            Self::Idle => write!(f, "{IDLE_MAX} iterations in a row have changed nothing"),
+            Self::Idle => write!(f, "{IDLE_MAX} iterations in a row made no progress"),
             Self::Failed { says } => write!(f, "it failed: {says}"),
         }
     }
@@ -656,7 +656,9 @@ impl Drive {
         // One that finished something before it failed is a step ahead all the same.
         let is_lost = end.failed.is_some() && end.commit.is_none();
         self.n_failures = if is_lost { self.n_failures + 1 } else { 0 };
-        self.n_idle = if end.is_idle { self.n_idle + 1 } else { 0 };
+        // A plan without items is none, whatever else its agent did: without this it could be made again for ever.
+        let lacks_plan = open.plans && !self.is_planned && !end.is_cut_off;
+        self.n_idle = if end.is_idle || lacks_plan { self.n_idle + 1 } else { 0 };
         self.spent.add_all(&end.spent);
         self.totals.iteration_ended(open, end);
         if end.is_cut_off {

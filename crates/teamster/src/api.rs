@@ -223,6 +223,7 @@ async fn status(State(api): State<Api>) -> Json<Value> {
         "waiting": api.hub.n_waiting(), "stalled": api.hub.pulse().says(),
         "calls": api.telemetry.calls(),
         "isolation": api.standing.now().map(|found| found.isolation.name()),
+        "agents_refused": api.standing.now().is_some_and(|found| found.refused().is_some()),
     }))
 }
 

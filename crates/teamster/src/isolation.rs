@@ -47,6 +47,8 @@ pub struct Found {
     pub failure: Option<Failure>,
     /// The configuration has `isolation.require = "namespaces"`.
     pub is_required: bool,
+    /// The configuration has `isolation.memory_mb`, and nothing here can limit memory.
+    pub lacks_memory_limit: bool,
 }
 
 impl Found {
@@ -81,6 +83,7 @@ impl Found {
             warnings.push(format!("{says} Cause: {failure}. {}", machine.remedy()));
         }
         warnings.extend(is_root.then(|| ROOT.to_owned()));
+        warnings.extend(self.lacks_memory_limit.then(|| NO_MEMORY_LIMIT.to_owned()));
         warnings
     }
 
@@ -96,6 +99,10 @@ impl Found {
 /// What is said of a hub that runs as root.
 pub const ROOT: &str = "the hub runs as root, and so do its agents. They can change system files and use raw devices. Run the \
                         hub as an ordinary user instead: `useradd --create-home agents`, then `su - agents`.";
+
+/// What is said where a limit is set and does not hold.
+const NO_MEMORY_LIMIT: &str = "isolation.memory_mb does not hold: the hub has no control group that limits memory. Start it with \
+                               `systemd-run --user --scope -p Delegate=yes teamster up`.";
 
 /// Returns how an incarnation is recorded that a launcher holds.
 pub(crate) fn recorded(isolation: Isolation) -> agent::Isolation {
@@ -186,8 +193,12 @@ mod tests {
             Machine { none_allowed: true, ..linux() },
             Machine { users_may_not: true, ..linux() },
         ];
-        let found =
-            |failure, is_required| Found { isolation: Isolation::Subreaper, failure, is_required };
+        let found = |failure, is_required| Found {
+            isolation: Isolation::Subreaper,
+            failure,
+            is_required,
+            lacks_memory_limit: false,
+        };
         let mut said: Vec<String> = machines
             .iter()
             .flat_map(|machine| found(Some(failure()), false).warnings_on(machine, false))
@@ -209,7 +220,12 @@ mod tests {
     #[tokio::test]
     async fn only_what_is_new_is_said() {
         let standing = Standing::default();
-        let found = Found { isolation: Isolation::Group, failure: None, is_required: false };
+        let found = Found {
+            isolation: Isolation::Group,
+            failure: None,
+            is_required: false,
+            lacks_memory_limit: false,
+        };
         assert_eq!(standing.now(), None);
         assert!(standing.set(found.clone()));
         assert!(!standing.set(found.clone()));

@@ -64,7 +64,7 @@ pub async fn run(
     ready: impl FnOnce(&Ready),
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
-    outlive::prepare(&configuration.settings.isolation);
+    outlive::prepare();
     let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
     let state = config::state_root().ok();
     let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())

@@ -347,6 +347,19 @@ fn an_item_waits_for_the_work_that_it_depends_on() {
     assert_eq!(world.next(2), Next::Begin { plans: false });
 }
 
+/// An agent that commits something each time, and never adds an item, would otherwise plan for ever.
+#[test]
+fn a_plan_without_items_is_made_again_only_so_often() {
+    let mut world = World::begin(Terms { iterations: Some(1), ..terms(1) });
+    for _ in 0..IDLE_MAX {
+        assert_eq!(world.next(0), Next::Begin { plans: true });
+        let agent = world.begin_next(0);
+        world.ended(&agent, Ending::Completed);
+        world.finish(0, Some("abc"));
+    }
+    assert_eq!(world.next(0), Next::End(Why::Idle));
+}
+
 /// Whoever takes an item and leaves it is as idle as one that does nothing.
 #[test]
 fn to_take_an_item_is_no_progress() {

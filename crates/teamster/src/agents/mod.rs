@@ -64,7 +64,7 @@ use crate::isolation::{Found, Standing};
 use crate::programs::{Program, Programs};
 use crate::settings::{self, Configuration, Money, Required};
 use crate::work::Between;
-use crate::{secret, tasks};
+use crate::{outlive, secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -398,9 +398,10 @@ impl Shared {
     async fn isolation(&self) -> Result<Isolation, String> {
         let (best, lacking) =
             self.supervisor.strongest(&format!("probe-{:x}", secret::nonce())).await;
-        let require = self.configured.current().settings.isolation.require;
-        let is_required = require == Some(Required::Namespaces);
-        let found = Found { isolation: best, failure: lacking, is_required };
+        let wanted = self.configured.current().settings.isolation.clone();
+        let is_required = wanted.require == Some(Required::Namespaces);
+        let lacks_memory_limit = wanted.memory_mb.is_some() && !outlive::limits_memory();
+        let found = Found { isolation: best, failure: lacking, is_required, lacks_memory_limit };
         let refused = found.refused();
         // Said once, not for each agent.
         if self.standing.set(found.clone()) {

@@ -119,7 +119,11 @@ async fn draft(
     let configuration = api.configured.current();
     let role = done.state.roles.get(drafted.role.as_str());
     let doubt = role.and_then(|role| agents::doubt(&configuration.settings.programs, role));
-    if let Some(says) = doubt {
+    let refused = api.standing.now().and_then(|found| found.refused()).filter(|_| !is_remote);
+    if let Some(why) = &refused {
+        answer["isolation"] = Value::Null;
+        answer["warning"] = format!("this agent cannot start: {why}").into();
+    } else if let Some(says) = doubt {
         answer["warning"] = says.into();
     }
     Ok(Json(answer))

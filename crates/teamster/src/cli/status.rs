@@ -63,11 +63,13 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
     );
     if let Some(isolation) = status["isolation"].as_str() {
         let doctor = data.call("doctor");
+        let is_refused = status["agents_refused"] == true;
         let why = match isolation {
             "namespaces" => String::new(),
+            _ if is_refused => format!(", so agents are refused; `{doctor}` shows why"),
             _ => format!(" (advisory: agents can read the hub's data; `{doctor}` shows why)"),
         };
-        let _ = writeln!(text, "isolated by {isolation}{why}");
+        let _ = writeln!(text, "isolation {isolation}{why}");
     }
     for waits in agents["wait_for"].as_array().into_iter().flatten() {
         let _ = writeln!(text, "         queued: {}", waits.as_str().unwrap_or_default());

@@ -147,7 +147,8 @@ fn rows(text: &mut String, before: &str, schema: &Json, definitions: &Json) {
         } else if members["properties"].is_object() {
             rows(text, &format!("{path}.NAME."), members, definitions);
         } else {
-            let meaning = property["description"].as_str().unwrap_or_default();
+            // A row is one line.
+            let meaning = property["description"].as_str().unwrap_or_default().replace('\n', " ");
             let default = match &property["default"] {
                 Json::Null => String::new(),
                 Json::String(text) if text.is_empty() => String::new(),

@@ -88,7 +88,7 @@ fn cleaned(text: &str, hub: &Hub) -> String {
         .split_inclusive('\n')
         .map(
             |line| {
-                if line.starts_with("isolated by ") { "isolated by <isolation>\n" } else { line }
+                if line.starts_with("isolation ") { "isolation <isolation>\n" } else { line }
             },
         )
         .collect();

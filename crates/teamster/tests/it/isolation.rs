@@ -100,7 +100,7 @@ async fn how_an_agent_is_isolated_is_recorded_and_shown() {
         assert!(shown.contains(isolation), "{shown}");
         assert!(hub.ok(&["agents", "--all"]).contains(isolation));
         let status = hub.ok(&["status"]);
-        assert!(status.contains(&format!("isolated by {isolation}")), "{status}");
+        assert!(status.contains(&format!("isolation {isolation}")), "{status}");
         assert_eq!(status.contains("advisory"), !has_namespaces, "{status}");
         assert!(hub.ok(&["log"]).contains(&format!("isolation {isolation}")));
     }
