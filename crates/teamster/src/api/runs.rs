@@ -339,6 +339,11 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
+    if name == RunName::default_run() {
+        return Err(bad(
+            "the run `default` is the list that all drafted agents share; give this run another name with --name",
+        ));
+    }
     let templates = [&asked.template, &asked.plan_template];
     if templates.into_iter().flatten().any(|text| text.trim().is_empty()) {
         return Err(bad("the template is empty; `teamster template` prints the usual one"));
@@ -404,6 +409,13 @@ async fn begin(
     }
     let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
     let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
+    let has_new_spec = before.is_some_and(|terms| *terms.spec != *asked.spec);
+    let spec_changed = has_new_spec.then(|| {
+        format!(
+            "warning: {} has changed since the run began; agents get the new text as yours",
+            asked.file
+        )
+    });
     let template = asked.template.map(Into::into);
     let plan_template = asked.plan_template.map(Into::into);
     let extra = asked.extra.map(Into::into);
@@ -433,6 +445,7 @@ async fn begin(
         let says = "{} is in no git repository, so nothing is committed";
         view["uncommitted"] = says.replace("{}", &asked.directory).into();
     }
+    view["spec_changed"] = spec_changed.into();
     view["commit"] = head.number.into();
     Ok(Json(view))
 }

@@ -6,6 +6,7 @@ pub(super) mod headless;
 mod keys;
 mod list;
 mod model;
+mod reading;
 pub(super) mod show;
 mod stream;
 mod view;
@@ -105,20 +106,6 @@ enum Verb {
 
 /// The exit code of a command that is called in a wrong way.
 const USAGE: u8 = 2;
-/// More than a spec may be.
-const SPEC_BYTES_MAX: u64 = 1 << 20;
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    let about =
-        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !about.is_file() {
-        bail!("{} is not a file; name one with the spec", path.display());
-    }
-    if about.len() > SPEC_BYTES_MAX {
-        bail!("{} is longer than {SPEC_BYTES_MAX} bytes; name a shorter one", path.display());
-    }
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
 
 /// Returns what a run is called whose spec is in this file.
 fn named_after(spec: &Path) -> String {
@@ -153,8 +140,10 @@ pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
 
 async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let (name, begun) = start(&mut client, &args).await?;
-    if let Some(says) = begun["uncommitted"].as_str() {
+    let (name, begun) = start(data, &mut client, &args).await?;
+    for says in
+        [&begun["uncommitted"], &begun["spec_changed"]].into_iter().filter_map(Value::as_str)
+    {
         say(says);
     }
     if !args.headless && !args.json && has_whole_terminal() {
@@ -174,7 +163,12 @@ pub(super) fn has_whole_terminal() -> bool {
 }
 
 /// Has the hub begin, and returns the run's name and how it stands.
-async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, Value)> {
+async fn start(
+    data: &DataFiles,
+    client: &mut Client,
+    args: &RunArgs,
+) -> anyhow::Result<(String, Value)> {
+    let read = |path: &Path| reading::read(path, data.directory());
     let name = match (&args.name, &args.spec) {
         (Some(name), _) => name.clone(),
         (None, Some(spec)) => named_after(spec),
@@ -213,8 +207,8 @@ async fn start(client: &mut Client, args: &RunArgs) -> anyhow::Result<(String, V
             std::env::current_dir().context("the current directory is gone; name one with --dir")?
         }
     };
-    let template = args.template.as_deref().map(read).transpose()?;
-    let plan_template = args.plan_template.as_deref().map(read).transpose()?;
+    let template = args.template.as_deref().map(&read).transpose()?;
+    let plan_template = args.plan_template.as_deref().map(&read).transpose()?;
     let microdollars = args.budget.map(|dollars| {
         if !dollars.is_finite() || dollars < 1e-6 {
             bail!("--budget is a number of dollars, at least 0.000001");

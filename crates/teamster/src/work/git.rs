@@ -313,6 +313,15 @@ impl Tree {
         let n_open = open.len();
         // An agent may have changed what is ignored; what was there before is not its work.
         open.retain(|change| !dirty.contains(&change.path) && !ignored.has(&change.path));
+        // A file that is as it was differs because a commit was taken back, or because git was told to forget the file.
+        let since = self.changed(base.tree, &now).await?.into_iter().map(|change| change.path);
+        let since: BTreeSet<Vec<u8>> = since.collect();
+        let is_continued = match (base.commit, head) {
+            (Some(commit), Some(head)) => self.is_ancestor(commit, head).await,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        open.retain(|change| since.contains(&change.path) || (is_continued && !change.is_new()));
         let is_new_repository =
             |change: &Change| change.mode == REPOSITORY && change.was != REPOSITORY;
         let mut left_out = LeftOut::default();

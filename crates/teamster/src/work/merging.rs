@@ -17,6 +17,9 @@ use super::hooks::{CommandLine, Hook, How};
 use super::{Course, branch};
 use crate::settings::Whole;
 
+/// So often in a row agents try to merge the same work; after that it waits for a person.
+const MERGE_TRIES_MAX: usize = 2;
+
 const NO_COMMIT: &str = "there is no commit";
 /// How long a check may take.
 const CHECK_TIMEOUT: Whole<1, 3_600> = Whole::new(30 * 60);
@@ -341,12 +344,32 @@ impl Course<'_> {
              (`git merge {branch}`), put right what is in the way, check it, and leave the result in the files.",
             open.number
         );
-        self.add(open, content, None, Some((&branch, commit))).await;
+        let status = self.is_for_a_person(open).then_some(Status::Blocked);
+        self.add(open, content, status, Some((&branch, commit))).await;
         self.reset(main, tree, commit).await?;
         // What a check said is in the item.
         let brief =
             why.lines().next().unwrap_or_default().trim_end_matches("; it said at the end:");
         Ok(Came::LeftOver(format!("its work is on the branch {branch} and {brief}")))
+    }
+
+    /// Says whether an iteration that cannot be merged was itself to merge such work, and that one too: then the next try
+    /// would only make one more.
+    fn is_for_a_person(&self, open: &Open) -> bool {
+        let state = self.shared.hub.state();
+        let run = state.runs.get(self.name);
+        let mut item = open.item;
+        for _ in 0..MERGE_TRIES_MAX {
+            let Some(merge) = item.and_then(|id| run.items.get(id)?.merge.as_ref()) else {
+                return false;
+            };
+            // `teamster/run-NAME/iteration-7`
+            let (_, number) = merge.branch.rsplit_once("iteration-").unwrap_or_default();
+            let number = number.split('-').next().and_then(|number| number.parse::<u32>().ok());
+            let merged = run.iterations.ended().find(|ended| Some(ended.open.number) == number);
+            item = merged.and_then(|ended| ended.open.item);
+        }
+        true
     }
 
     /// The same for work that only a person can let in.

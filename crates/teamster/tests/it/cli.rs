@@ -86,11 +86,7 @@ fn cleaned(text: &str, hub: &Hub) -> String {
     // Not every machine offers the same.
     let text: String = text
         .split_inclusive('\n')
-        .map(
-            |line| {
-                if line.starts_with("isolation ") { "isolation <isolation>\n" } else { line }
-            },
-        )
+        .map(|line| if line.starts_with("isolation ") { "isolation <isolation>\n" } else { line })
         .collect();
     ["p50 ", "p99 ", "\"p50_ms\":", "\"p99_ms\":"].into_iter().fold(text, without_number)
 }

@@ -388,6 +388,8 @@ async fn a_collector_that_is_not_there_costs_one_warning() {
     tokio::time::timeout(DEADLINE, refused).await.expect("it is tried again and again");
     hub.end(Signal::TERM);
     let said = std::fs::read_to_string(&log).expect("it is text");
-    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("WARN")).collect();
+    // Who runs the tests may be root, which the hub warns of.
+    let warnings = said.lines().filter(|line| line.contains("WARN") && !line.contains("as root"));
+    let warnings: Vec<&str> = warnings.collect();
     assert!(matches!(warnings[..], [one] if one.contains("does not take spans")), "{said}");
 }

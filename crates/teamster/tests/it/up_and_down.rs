@@ -261,11 +261,8 @@ fn the_banner_has_what_is_needed_to_connect() {
         Connect an agent (claude, codex, gemini, opencode, goose), each under its own name:
           <teamster> --data <data> connect claude --write
 
-        Or, sharing the name `agent`, in a shell:
-          claude mcp add --scope user --transport http teamster <url>/mcp --header "Authorization: Bearer <token>"
-
-        Or, likewise, in any MCP client's configuration:
-          {"mcpServers":{"teamster":{"type":"http","url":"<url>/mcp","headers":{"Authorization":"Bearer <token>"}}}}
+        Or put this into any MCP client's configuration:
+          {"mcpServers":{"teamster":{"command":"<teamster>","args":["--data","<data>","mcp"]}}}
 
         Stop with Ctrl-C.
     "#]].assert_eq(&cleaned);

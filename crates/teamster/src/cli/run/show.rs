@@ -319,7 +319,7 @@ async fn post(data: &DataFiles, path: &str, body: &Value) -> anyhow::Result<()> 
 async fn resume(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let known = Client::connect(data).await?.get(&format!("/api/runs/{}", in_path(name))).await?;
     let file = known["file"].as_str().context("nobody has begun to work it off")?;
-    let spec = super::read(Path::new(file))?;
+    let spec = super::reading::read(Path::new(file), data.directory())?;
     let body = json!({
         "name": name, "spec": spec, "file": file, "directory": known["directory"], "resume": true,
     });

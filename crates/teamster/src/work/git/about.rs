@@ -148,10 +148,12 @@ impl Tree {
     }
 
     async fn ignored_now(&self) -> Result<Ignored, GitError> {
-        let args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+        // A directory is listed only if a rule names it: one that happens to hold nothing else may get files of an agent.
+        let args = ["--no-optional-locks", "status", "--porcelain", "-z", "--ignored=matching"];
+        let flags = ["--untracked-files=normal", "--ignore-submodules=all", "--no-renames"];
+        let args: Vec<&OsStr> = args.iter().chain(&flags).map(OsStr::new).collect();
         let listed = self.git_raw(None, &args).await?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let paths = listed.split(|byte| *byte == 0).filter_map(|line| line.strip_prefix(b"!! "));
         let is_more = paths.clone().nth(IGNORED_MAX).is_some();
         let paths = paths.take(IGNORED_MAX).map(<[u8]>::to_owned).collect();
         let rules = if is_more { Some(self.rules().await) } else { None };

@@ -1183,6 +1183,56 @@ async fn what_was_ignored_before_is_not_committed() {
     assert_eq!(repository.committed(), ["A later"]);
 }
 
+/// A directory that holds nothing but ignored files is none that is ignored.
+#[tokio::test]
+async fn work_beside_ignored_files_is_committed() {
+    let repository = Repository::new();
+    repository.write(".gitignore", "*.key\nnode_modules/\n");
+    repository.git(&["add", "-A"]);
+    repository.git(&["commit", "-q", "-m", "second"]);
+    repository.write("app/my.key", "K\n");
+    repository.write("web/node_modules/x", "x\n");
+    let tree = repository.tree().await;
+    commits(&tree, || {
+        repository.write("app/src/main", "agent\n");
+        repository.write("web/index", "agent\n");
+    })
+    .await
+    .expect("something was changed");
+    assert_eq!(repository.committed(), ["A app/src/main", "A web/index"]);
+}
+
+/// What a person takes back or has git forget while an agent works was not changed by that agent.
+#[tokio::test]
+async fn a_file_that_stays_as_it_was_is_not_committed_again() {
+    let ways: [&[&[&str]]; 4] = [
+        &[&["reset", "-q", "HEAD~1"]],
+        &[&["reset", "-q", "--soft", "HEAD~1"]],
+        &[&["rm", "-q", "--cached", ".env"], &["commit", "-q", "-m", "no"]],
+        &[
+            &["rm", "-q", "--cached", ".env"],
+            &["commit", "-q", "--amend", "--allow-empty", "-m", "a"],
+        ],
+    ];
+    for way in ways {
+        let repository = Repository::new();
+        repository.write("notes.txt", "n\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "second"]);
+        repository.write(".env", "SECRET=x\n");
+        repository.write("notes.txt", "n\nmine\n");
+        repository.git(&["add", "-A"]);
+        repository.git(&["commit", "-q", "-m", "third"]);
+        let tree = repository.tree().await;
+        let base = base_of(&tree).await;
+        repository.write("agents", "agent\n");
+        way.iter().for_each(|args| drop(repository.git(args)));
+        let (commit, _) = tree.commit_since(&base, &MESSAGE).await.expect("it can be");
+        commit.expect("something was changed");
+        assert_eq!(repository.committed(), ["A agents"], "{way:?}");
+    }
+}
+
 /// Unfinished work is taken out of a person's files only where nothing of theirs is in its place.
 #[tokio::test]
 async fn nothing_of_a_persons_is_removed_when_work_is_put_aside() {
