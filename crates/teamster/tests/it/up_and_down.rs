@@ -265,7 +265,8 @@ fn the_banner_has_what_is_needed_to_connect() {
           {"mcpServers":{"teamster":{"command":"<teamster>","args":["--data","<data>","mcp"]}}}
 
         Stop with Ctrl-C.
-    "#]].assert_eq(&cleaned);
+    "#]]
+    .assert_eq(&cleaned);
     let pid = rustix::process::Pid::from_child(&up);
     rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
     let mut stderr = up.stderr.take().expect("stderr is piped");
