@@ -110,8 +110,9 @@ impl Dossiers {
             name.push_str(&word.to_ascii_lowercase());
             name.push('-');
         }
-        if name.is_empty() {
-            name.push_str("task-");
+        // Names of runs' own dossiers begin with `run-`.
+        if name.is_empty() || name.starts_with("run-") {
+            name.insert_str(0, "task-");
         }
         let numbered = (self.names.len() + 1..).map(|n| DossierName::new(format!("{name}{n}")));
         numbered

@@ -1,9 +1,9 @@
 //! The programs that the hub itself runs: git and ssh. They are looked up once, because agents can put a program of the same
-//! name into a directory that is searched earlier.
+//! name into a directory that is searched earlier; and again if one is gone, as after an upgrade.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::programs::candidates;
 
@@ -11,9 +11,11 @@ use crate::programs::candidates;
 #[derive(Debug, Clone)]
 pub struct SystemPrograms {
     search_path: Arc<[PathBuf]>,
-    git: Arc<OnceLock<Found>>,
-    ssh: Arc<OnceLock<Found>>,
+    git: Known,
+    ssh: Known,
 }
+
+type Known = Arc<Mutex<Option<Found>>>;
 
 /// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,22 +42,26 @@ impl SystemPrograms {
         self.get("ssh", &self.ssh)
     }
 
-    fn get(&self, name: &str, known: &OnceLock<Found>) -> OsString {
-        if known.get().is_none()
-            && let Some(found) = look_up(name, &self.search_path)
-        {
-            // Another thread may have found it, too.
-            let _ = known.set(found);
+    fn get(&self, name: &str, known: &Known) -> OsString {
+        let mut known = lock(known);
+        if !known.as_ref().is_some_and(|found| found.path.exists()) {
+            *known = look_up(name, &self.search_path);
         }
         // By its name it is not found either, and whoever starts it says so.
-        known.get().map_or_else(|| name.into(), |found| found.path.clone().into())
+        known.as_ref().map_or_else(|| name.into(), |found| found.path.clone().into())
     }
 
     /// Returns those that agents could replace.
     pub(crate) fn within_reach(&self) -> Vec<PathBuf> {
-        let found = [&self.git, &self.ssh].into_iter().filter_map(|known| known.get());
-        found.filter(|found| found.is_within_reach).map(|found| found.path.clone()).collect()
+        // One that is gone is looked up again, and cannot be protected.
+        let _ = (self.git(), self.ssh());
+        let found = [&self.git, &self.ssh].into_iter().filter_map(|known| lock(known).clone());
+        found.filter(|found| found.is_within_reach).map(|found| found.path).collect()
     }
+}
+
+fn lock(known: &Known) -> MutexGuard<'_, Option<Found>> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Finds a program: the first that is out of the reach of agents, or else the first.

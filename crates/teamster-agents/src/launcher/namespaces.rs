@@ -213,8 +213,8 @@ fn guard_devices() -> io::Result<()> {
     let inside = mounts::all()?.into_iter().map(|mount| mount.path);
     for path in inside.filter(|path| path.starts_with(sys)).collect::<BTreeSet<_>>() {
         match make_read_only(&path) {
-            // What we cannot reach, the agent cannot either.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_seen(&path) => {}
+            // What we cannot reach, because it is forbidden or hidden below another mount, the agent cannot either.
+            Err(_) if !is_seen(&path) => {}
             made => made?,
         }
     }

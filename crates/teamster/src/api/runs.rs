@@ -339,7 +339,8 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
-    if name == RunName::default_run() {
+    let is_known = api.hub.state().runs.get(&name).drive.is_some();
+    if name == RunName::default_run() && !is_known {
         return Err(bad(
             "the run `default` is the list that all drafted agents share; give this run another name with --name",
         ));

@@ -353,8 +353,11 @@ impl About {
             let change = match args.http {
                 true => data.call(&format!("token grant {name} --grant {grants},main")),
                 false => {
-                    let program = args.program.name;
-                    data.call(&format!("connect {program} --write --grant {grants},main"))
+                    let mut call = format!("connect {}", args.program.name);
+                    for (flag, value) in [("name", &args.name), ("team", &args.team)] {
+                        call.extend(value.iter().map(|value| format!(" --{flag} {value}")));
+                    }
+                    data.call(&format!("{call} --write --grant {grants},main"))
                 }
             };
             say(&format!("it can read the backlog; `{change}` lets it write there, too"));

@@ -303,8 +303,12 @@ impl Tree {
             _ => self.git(["hash-object", "-t", "tree", "/dev/null"]).await?,
         };
         let now = self.snapshot().await?;
-        let dirty = self.changed(base.commit.unwrap_or(&empty), base.tree).await?.into_iter();
-        let mut dirty: BTreeSet<Vec<u8>> = dirty.map(|change| change.path).collect();
+        let dirty = self.changed(base.commit.unwrap_or(&empty), base.tree).await?;
+        // Without their `.git`, the files of such a repository would look new.
+        let repositories = dirty.iter().filter(|change| change.mode == REPOSITORY);
+        let repositories: Vec<Vec<u8>> =
+            repositories.map(|change| [&change.path[..], b"/"].concat()).collect();
+        let mut dirty: BTreeSet<Vec<u8>> = dirty.into_iter().map(|change| change.path).collect();
         let about::About { ignored, staged, .. } = self.about(base).await?;
         // To commit such a file would replace what is staged.
         dirty.extend(staged.into_iter().map(|change| change.path));
@@ -313,6 +317,9 @@ impl Tree {
         let n_open = open.len();
         // An agent may have changed what is ignored; what was there before is not its work.
         open.retain(|change| !dirty.contains(&change.path) && !ignored.has(&change.path));
+        let is_within =
+            |change: &Change| repositories.iter().any(|above| change.path.starts_with(above));
+        open.retain(|change| !is_within(change));
         // A file that is as it was differs because a commit was taken back, or because git was told to forget the file.
         let since = self.changed(base.tree, &now).await?.into_iter().map(|change| change.path);
         let since: BTreeSet<Vec<u8>> = since.collect();

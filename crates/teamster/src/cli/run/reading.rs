@@ -37,6 +37,10 @@ pub(super) fn read(path: &Path, data: &Path) -> anyhow::Result<String> {
             real.display()
         );
     }
+    // Files there show the environment and the memory of processes.
+    if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
+        bail!("{} leads to {}, which is no text; name a file", path.display(), real.display());
+    }
     let mut text = String::new();
     file.take(SPEC_BYTES_MAX).read_to_string(&mut text).with_context(cannot)?;
     Ok(text)
@@ -85,6 +89,11 @@ mod tests {
         for name in ["direct.md", "docs/operator.token", "data/operator.token"] {
             let refused = read(&path(name), &data).unwrap_err().to_string();
             assert!(refused.contains("belongs to the hub"), "{name}: {refused}");
+        }
+        if cfg!(target_os = "linux") {
+            std::os::unix::fs::symlink("/proc/self/environ", path("environ.md")).unwrap();
+            let refused = read(&path("environ.md"), &data).unwrap_err().to_string();
+            assert!(refused.contains("is no text"), "{refused}");
         }
         // Other workspaces are beside this one.
         let is_hubs = |file| is_hubs(Path::new(file), Path::new("/s/one"), Some(Path::new("/s")));

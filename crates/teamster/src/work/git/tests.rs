@@ -1202,6 +1202,24 @@ async fn work_beside_ignored_files_is_committed() {
     assert_eq!(repository.committed(), ["A app/src/main", "A web/index"]);
 }
 
+/// A person's own repository within the project stays theirs, also if an agent removes its `.git`.
+#[tokio::test]
+async fn files_of_a_repository_within_are_not_an_agents() {
+    let repository = Repository::new();
+    repository.write("lib/private", "mine\n");
+    repository.git(&["-C", "lib", "init", "-q"]);
+    repository.git(&["-C", "lib", "add", "-A"]);
+    repository.git(&["-C", "lib", "commit", "-q", "-m", "theirs"]);
+    let tree = repository.tree().await;
+    commits(&tree, || {
+        std::fs::remove_dir_all(repository.path("lib/.git")).expect("it is there");
+        repository.write("agents", "agent\n");
+    })
+    .await
+    .expect("something was changed");
+    assert_eq!(repository.committed(), ["A agents"]);
+}
+
 /// What a person takes back or has git forget while an agent works was not changed by that agent.
 #[tokio::test]
 async fn a_file_that_stays_as_it_was_is_not_committed_again() {
