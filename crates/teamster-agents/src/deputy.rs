@@ -61,12 +61,12 @@ pub enum Error {
     Lost { stderr: String },
 }
 
-/// Runs a command as a process of our own, with our rights: for whoever is no hub.
+/// Runs a command as a process of our own, with our rights: for programs other than the hub.
 pub async fn run_here(command: Command) -> Result<Output, Error> {
     command::run(command).await.map_err(|error| Error::NotStarted(error.to_string()))
 }
 
-/// Handles files as a process of our own, with our rights: for whoever is no hub.
+/// Handles files as a process of our own, with our rights: for programs other than the hub.
 pub fn file_here(task: &FileTask) -> io::Result<Vec<u8>> {
     files::perform(task)
 }

@@ -150,7 +150,7 @@ pub struct Agent {
     pub session: Option<Arc<str>>,
     /// The program that it began with, which alone can go on with its session.
     pub program: Option<Arc<str>>,
-    /// How its last process that was ready is isolated; unknown of those that an older hub started.
+    /// Isolation of its latest ready process. None if an older hub started the process.
     pub isolation: Option<Isolation>,
     /// In which incarnation its program was last known to be ready.
     pub ready_in: u32,

@@ -101,7 +101,7 @@ pub struct Holder {
 pub struct Item {
     pub id: ItemId,
     pub content: Arc<str>,
-    /// Whoever wrote the content.
+    /// Author of the content.
     pub by: PrincipalName,
     pub status: Status,
     pub priority: Priority,

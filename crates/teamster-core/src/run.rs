@@ -291,7 +291,7 @@ impl Runs {
         }
         let in_progress = run.items.in_progress().filter_map(|id| run.items.get(id));
         let mut held = in_progress.filter_map(|item| Some((item.id, item.holder.as_ref()?)));
-        // Whoever forgets a run has no more use for what they hold in it.
+        // A caller that forgets a run no longer needs the items it holds there.
         match held.find(|(_, holder)| holder.principal != cx.caller.principal) {
             Some((item, holder)) => {
                 let (run, holder) = (name.clone(), holder.principal.clone());

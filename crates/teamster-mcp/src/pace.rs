@@ -25,7 +25,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The bytes that may come at once are those of so many seconds, and at least two of the largest requests.
 const BYTES_AT_ONCE_S: u64 = 8;
 const BYTES_AT_ONCE_MIN: u64 = 8 * 1024 * 1024;
-/// Owners whose allowances are not full are remembered. When there are this many, those that are full are forgotten.
+/// Maximum owners in memory. At this number, owners with a full allowance are dropped.
 const OWNERS_TIDY: usize = 1_000;
 
 /// What all owners have left.

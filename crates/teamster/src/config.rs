@@ -7,10 +7,10 @@ use teamster_agents::launches::MARK;
 
 use crate::settings::VARIABLES;
 
-/// The variable by which whoever starts a hub chooses its number of arenas.
+/// The variable that sets the number of the allocator's arenas.
 pub const ALLOCATOR_VARIABLE: &str = "MALLOC_ARENA_MAX";
 
-/// Says whether whoever started us has set up the allocator.
+/// Says whether the environment sets up the allocator.
 pub fn has_allocator_variable() -> bool {
     std::env::var_os(ALLOCATOR_VARIABLE).is_some()
 }

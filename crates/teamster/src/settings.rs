@@ -276,12 +276,12 @@ impl Default for Quotas {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Isolation {
-    /// `namespaces`: no agent is started where the machine does not offer them; without it, agents are held by the best
-    /// that there is
+    /// `namespaces` refuses agents on a machine without namespaces; without it, agents start with the best isolation that
+    /// the machine has
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require: Option<Required>,
-    /// So much memory an agent may take with everything that it starts, in MiB; it holds where the hub has a control group of
-    /// its own (docs/security.md), and `teamster up` says so where it does not
+    /// Maximum memory of one agent with everything that it starts, in MiB; it needs a control group of the hub's own
+    /// (docs/security.md), and `teamster up` warns where there is none
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<Whole<64, 16_000_000>>,
 }

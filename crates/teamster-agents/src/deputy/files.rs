@@ -110,7 +110,7 @@ pub(super) fn perform(task: &FileTask) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// Opens a regular file. A pipe in its place would keep us waiting for whoever writes to it.
+/// Opens a regular file. Opening a pipe would wait for its writer.
 fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;

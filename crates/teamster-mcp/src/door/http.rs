@@ -180,7 +180,7 @@ impl Served {
         (self.spawn)(name, task.boxed());
     }
 
-    /// Returns how long to wait before more is read of whoever has this token, after so many bytes.
+    /// Returns how long to wait before the next bytes of this token are read, after this many bytes.
     pub(super) fn pace(&self, token: &Token, n_bytes: usize) -> Duration {
         if token.kind == Kind::Operator {
             return Duration::ZERO;

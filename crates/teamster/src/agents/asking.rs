@@ -156,8 +156,8 @@ fn payload(call: &ToolCall) -> String {
     lines.join("\n")
 }
 
-/// Whoever is asked must see all of it: what would steer a terminal is written out and not left out, because it could have
-/// a command in it. The question is kept, so it has no secrets.
+/// Makes a request readable for a person. Control sequences are shown as escapes and not dropped, because a command can hide
+/// in one. The log keeps the question, so secrets are redacted.
 fn plain(text: &str) -> String {
     secret::redacted(&visible(text))
 }

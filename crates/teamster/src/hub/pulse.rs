@@ -50,7 +50,7 @@ impl Pulse {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    /// Returns the sentence for whoever calls during a stall.
+    /// Returns the sentence that callers get during a stall.
     pub fn says(&self) -> Option<String> {
         let stalled = self.stalled()?;
         Some(format!(

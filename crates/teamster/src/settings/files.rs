@@ -52,7 +52,7 @@ pub(crate) fn read_text(path: &Path, within: Option<&Path>) -> Result<Option<Str
     }
 }
 
-/// Opens a regular file. Opening a pipe would wait for whoever writes to it.
+/// Opens a regular file. Opening a pipe would wait for its writer.
 fn open(path: &Path) -> std::io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;

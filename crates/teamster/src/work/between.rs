@@ -163,9 +163,15 @@ impl Place<'_> {
         if let Some(first) = apart.overwritten.first() {
             let name = yours_name(self.run, self.iteration);
             let name = tree.keep_files(&name, base, &apart.overwritten).await?;
+            // Without a record of the agent's end, the newest edit can be the user's own.
+            let who = match left.files {
+                Some(_) => "an interrupted agent changed files that you had changed before",
+                None => {
+                    "an interrupted agent, or you, changed files that you had changed before the iteration"
+                }
+            };
             says.push(format!(
-                "an interrupted agent changed files that you had changed before: {}. They are not committed. To see your \
-                 version, run `git show {name}:{first}`",
+                "{who}: {}. They are not committed. To see your version from before the iteration, run `git show {name}:{first}`",
                 git::some_of(&apart.overwritten)
             ));
         }

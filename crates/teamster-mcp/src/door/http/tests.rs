@@ -106,7 +106,7 @@ async fn unfinished_bodies_of_one_principal_are_bounded() {
     assert_eq!((status, says), (StatusCode::TOO_MANY_REQUESTS, expected));
     assert_eq!(end(begin(&router, "ann", 10_000)).await, StatusCode::BAD_REQUEST);
     assert_eq!(end(begin(&router, "bob", large)).await, StatusCode::BAD_REQUEST);
-    // Whoever goes away, or ends, makes room.
+    // A connection that ends makes room.
     drop(held.pop());
     assert_eq!(end(begin(&router, "ann", large)).await, StatusCode::BAD_REQUEST);
     assert_eq!(end(begin(&router, "ann", large)).await, StatusCode::BAD_REQUEST);

@@ -59,7 +59,7 @@ impl Talk<'_> {
     }
 
     async fn write_all(&mut self, records: Vec<Record>) {
-        // What is left of the disk is kept for operators.
+        // The rest of the disk is reserved for operators.
         if self.shared.hub.disk().refuses_agents().is_some() {
             return;
         }
