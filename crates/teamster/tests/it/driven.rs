@@ -5,11 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::hub::{Hub, command, program};
+use crate::launcher::orphans::wait_for_ends;
 use crate::real_agents::find;
 use crate::scripted_model::ScriptedModel;
 use crate::unattended::first_line;
@@ -152,6 +153,22 @@ impl Driven {
 
     /// Returns the command lines of the processes that agents of this hub have: its home is theirs, too.
     pub(crate) fn processes(&self) -> Vec<String> {
+        self.found().into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// Waits until the agents of a killed hub have no process left. They end some milliseconds after the hub.
+    pub(crate) fn until_no_process_is_left(&self) {
+        loop {
+            let pids: Vec<Pid> = self.found().into_iter().map(|(pid, _)| pid).collect();
+            if pids.is_empty() {
+                return;
+            }
+            wait_for_ends(&pids);
+        }
+    }
+
+    /// Returns the processes that agents of this hub have, with their command lines.
+    fn found(&self) -> Vec<(Pid, String)> {
         // It may have ended while we look.
         let read = |file: PathBuf| {
             String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).replace('\0', " ")
@@ -162,10 +179,15 @@ impl Driven {
         processes
             .map(|entry| entry.expect("it can be read").path())
             .filter(|process| read(process.join("environ")).contains(&*home))
-            .map(|process| read(process.join("cmdline")))
-            .filter(|line| !line.starts_with(&*teamster.to_string_lossy()))
+            .filter_map(|process| {
+                let pid = process.file_name().and_then(|name| name.to_str()?.parse().ok());
+                Some((Pid::from_raw(pid?)?, read(process.join("cmdline"))))
+            })
+            .filter(|(_, line)| !line.starts_with(&*teamster.to_string_lossy()))
             // It is the hub's, for a minute.
-            .filter(|line| !line.ends_with(" launch deputy ") && !line.ends_with(" --lingers "))
+            .filter(|(_, line)| {
+                !line.ends_with(" launch deputy ") && !line.ends_with(" --lingers ")
+            })
             .collect()
     }
 

@@ -104,7 +104,13 @@ async fn a_session_that_claude_has_lost_becomes_a_new_one() {
     model.until_asked(CHORE, 1).await;
     let session = driven.agent("coder-1")["session"].clone();
     driven.hub.end(Signal::KILL);
-    std::fs::remove_dir_all(driven.home.path().join(".claude/projects")).expect("it is there");
+    // Claude writes there for as long as it lives.
+    driven.until_no_process_is_left();
+    match std::fs::remove_dir_all(driven.home.path().join(".claude/projects")) {
+        // A session that Claude has not written yet is lost as well.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        removed => removed.expect("it can be removed"),
+    }
     driven.start_again();
     let output = driven.hub.run(&["await", "coder-1"]);
     let log = driven.hub.ok(&["log"]);

@@ -350,7 +350,7 @@ fn of_a_command_under_way_nothing_is_left_when_the_hub_is_killed() {
     let mut run = project.world.hub.command();
     run.args(args).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut run = run.spawn().expect("it starts");
-    let until = (0..1_000).find(|_| {
+    let until = (0..3_000).find(|_| {
         std::thread::sleep(Duration::from_millis(20));
         !marked(&mark).is_empty()
     });

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -379,6 +378,6 @@ async fn a_directory_that_is_gone_is_told() {
     let nowhere = world.path("nowhere");
     let (hooks, values) = (world.hooks(), Values::default());
     let run = hooks.run(Event::SessionStart, &values, &nowhere, &world.starter, &world.stop);
-    let outcome = tokio::time::timeout(Duration::from_secs(30), run).await.expect("it ends");
+    let outcome = tokio::time::timeout(DEADLINE, run).await.expect("it ends");
     assert!(matches!(&*outcome.ran, [Ran { how: How::NotStarted(_), .. }]), "{outcome:?}");
 }

@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::hub::DEADLINE;
+use crate::launcher::orphans::wait_for_ends;
 use crate::unattended::until_said;
 use crate::work::{Project, said};
 
@@ -109,19 +110,19 @@ fn until_there(project: &Project, name: &str) {
     }
 }
 
-/// Returns the launchers of a hub's agents.
-fn launchers(project: &Project) -> Vec<Pid> {
+/// Returns the processes of a hub's agents, and their launchers.
+fn processes(project: &Project) -> Vec<Pid> {
     let home = project.world.home.path().to_string_lossy().into_owned();
     let read = |path: std::path::PathBuf| {
         String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
     };
     let all = std::fs::read_dir("/proc").expect("it can be read").flatten();
-    let launchers = all.filter(|entry| {
+    let marked = all.filter(|entry| {
         let environ = read(entry.path().join("environ"));
         environ.contains("TEAMSTER_LAUNCH=worker-") && environ.contains(&home)
     });
     let pid = |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
-    launchers.filter_map(pid).collect()
+    marked.filter_map(pid).collect()
 }
 
 /// Begins the run, has its first iteration interrupted, does what a person does, and has it go on to its end.
@@ -168,16 +169,15 @@ fn play(how: How, person: &str) -> (Project, Output) {
         }
         How::Down | How::Kill | How::KillAll => {
             until_there(&project, "hold.sh.waits");
-            let launchers = launchers(&project);
+            let processes = processes(&project);
             let signal = if how == How::Down { Signal::TERM } else { Signal::KILL };
             project.world.hub.end(signal);
             if how == How::KillAll {
-                for launcher in launchers {
-                    let _ = kill_process(launcher, Signal::KILL);
+                for process in &processes {
+                    let _ = kill_process(*process, Signal::KILL);
                 }
             }
-            // Whatever is left of it ends.
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            wait_for_ends(&processes);
             does(&project);
             project.write_aside("hold.sh.go", "");
             project.world.start_again();

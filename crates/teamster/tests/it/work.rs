@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::agents::World;
+use crate::hub::DEADLINE;
 use crate::unattended::{question, until_said};
 
 /// A hub, and a project in a git repository with one commit.
@@ -77,7 +78,8 @@ impl Project {
 
     /// The same, waiting for others who use the repository at this moment, as a person would.
     pub(crate) fn git_patiently(&self, args: &[&str]) {
-        for _ in 0..100 {
+        let since = std::time::Instant::now();
+        while since.elapsed() < DEADLINE {
             let mut git = Command::new("git");
             git.current_dir(&self.path).args(["-c", "user.name=Ann"]);
             let done = git.args(["-c", "user.email=ann@example.org"]).args(args).output();
