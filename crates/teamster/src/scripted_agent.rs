@@ -61,7 +61,7 @@ use tokio_util::sync::CancellationToken;
 use self::session::Session;
 use self::turn::Turn;
 use self::wire::Wire;
-use crate::{config, tasks};
+use teamster_hub::{config, tasks};
 
 /// JSON-RPC's codes, as far as we need them.
 const PARSE_ERROR: i64 = -32700;

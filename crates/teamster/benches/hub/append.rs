@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use teamster::clock::SystemClock;
-use teamster::hub::{self, Handle, Opened, Parts, Snapshots};
-use teamster::project::Project;
-use teamster::{secret, tasks};
 use teamster_core::item::{self, NewItem};
 use teamster_core::{Caller, Command, RunName, run};
+use teamster_hub::clock::SystemClock;
+use teamster_hub::hub::{self, Handle, Opened, Parts, Snapshots};
+use teamster_hub::project::Project;
+use teamster_hub::{secret, tasks};
 use teamster_log::memory::{Memory, Store};
 use teamster_log::{CommitId, Head, Log, Options};
 

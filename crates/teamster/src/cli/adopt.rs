@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::connect::{self, Http, Server};
 use super::{connect_to_hub, print, say};
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AdoptArgs {
@@ -84,7 +84,7 @@ pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<(
 
 pub(super) async fn resume(data: &DataFiles, args: ResumeArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = crate::client::in_path(&args.id);
+    let id = teamster_hub::client::in_path(&args.id);
     let body = json!({"prompt": args.prompt});
     let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await;
     let agent =

@@ -10,11 +10,11 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::{connect_to_hub, dim, fitted, print, say};
-use crate::api::ENDED_PAGE;
-use crate::client::{Client, in_path};
-use crate::config::DataFiles;
-use crate::isolation;
-use crate::settings::Money;
+use teamster_hub::api::ENDED_PAGE;
+use teamster_hub::client::{Client, in_path};
+use teamster_hub::config::DataFiles;
+use teamster_hub::isolation;
+use teamster_hub::settings::Money;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DraftArgs {

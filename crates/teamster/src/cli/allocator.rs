@@ -7,7 +7,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::config;
+use teamster_hub::config;
 
 /// Four arenas; blocks of a MiB are given back when they are freed, and so is the end of the heap from 4 MiB on. Two
 /// arenas keep no less, and a durable write then takes 15 % more processor time.

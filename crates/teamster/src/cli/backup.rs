@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use teamster_log::{Head, Log, OpenError, Options, Verbatim};
 
 use super::{Progress, print, say};
-use crate::config::{DataFiles, write_private};
+use teamster_hub::config::{DataFiles, write_private};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BackupArgs {

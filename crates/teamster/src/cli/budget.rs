@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use teamster_core::spending::{Spent, dollars};
 
 use super::{connect_to_hub, print, say};
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BudgetArgs {

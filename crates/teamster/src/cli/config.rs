@@ -6,9 +6,9 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::{connect_to_hub, print, say};
-use crate::client::Client;
-use crate::config::{self, DataFiles};
-use crate::settings::{self, Configuration, Sources};
+use teamster_hub::client::Client;
+use teamster_hub::config::{self, DataFiles};
+use teamster_hub::settings::{self, Configuration, Sources};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigArgs {

@@ -18,9 +18,9 @@ use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
 use super::{connect_to_hub, own_team, print, say};
-use crate::client::{Client, in_path};
-use crate::config::{self, DataFiles};
-use crate::programs::own_file;
+use teamster_hub::client::{Client, in_path};
+use teamster_hub::config::{self, DataFiles};
+use teamster_hub::programs::own_file;
 
 /// An agent program, and how it is told about a server.
 #[derive(Debug)]

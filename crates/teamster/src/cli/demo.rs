@@ -6,9 +6,9 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::{print, say};
-use crate::api::Line;
-use crate::client::Client;
-use crate::config::DataFiles;
+use teamster_hub::api::Line;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
 
 /// Returns the settings of the demonstration, which leaves nothing outside `directory`.
 pub(super) fn settings(directory: &Path) -> Vec<String> {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::print;
-use crate::api::teams::Shown;
-use crate::client::Client;
-use crate::config::DataFiles;
-use crate::isolation::ROOT;
-use crate::programs::Known;
-use crate::settings::{self, Configuration};
-use crate::{agents, clock, config};
+use teamster_hub::api::teams::Shown;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
+use teamster_hub::isolation::ROOT;
+use teamster_hub::programs::Known;
+use teamster_hub::settings::{self, Configuration};
+use teamster_hub::{agents, clock, config};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArgs {

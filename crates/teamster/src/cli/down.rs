@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::say;
-use crate::client::{Client, wait_until_gone};
-use crate::config::DataFiles;
+use teamster_hub::client::{Client, wait_until_gone};
+use teamster_hub::config::DataFiles;
 
 pub(super) async fn run(data: &DataFiles) -> anyhow::Result<()> {
     let Some(mut client) = Client::connect_if_running(data).await? else {

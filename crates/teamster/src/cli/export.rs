@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use teamster_log::{Commit, CommitId, Hash, Head, Log, Options, Rewrite};
 
 use super::{Progress, say};
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArgs {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::transcript::Which;
 use super::{config, connect_to_hub, print, wait_for};
-use crate::config::{self as places, DataFiles};
+use teamster_hub::config::{self as places, DataFiles};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ForkArgs {

@@ -13,9 +13,9 @@ use teamster_core::{Event, hub};
 use teamster_log::{CommitId, Hash, Head, Log};
 
 use super::{dim, local_time, print, say};
-use crate::api::{Line, lines};
-use crate::client::Client;
-use crate::config::DataFiles;
+use teamster_hub::api::{Line, lines};
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -13,8 +13,8 @@ use teamster_core::RunName;
 use teamster_mcp::door::lines::AS_HEADER;
 
 use super::{own_team, up};
-use crate::client::{Client, HubFile, read_token};
-use crate::config::{self, DataFiles};
+use teamster_hub::client::{Client, HubFile, read_token};
+use teamster_hub::config::{self, DataFiles};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct McpArgs {

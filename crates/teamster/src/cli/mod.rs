@@ -39,9 +39,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use teamster_core::Timestamp;
 
-use crate::client::Client;
-use crate::clock::{Clock, SystemClock};
-use crate::config::{DataFiles, Place};
+use teamster_hub::client::Client;
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::{DataFiles, Place};
 
 /// Drives teams of coding agents, and never loses a fact it has acknowledged
 #[derive(Debug, Parser)]
@@ -319,7 +319,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Puts colour around text, if people will see it.
 fn dim(text: &str) -> String {
-    if std::io::stdout().is_terminal() && crate::config::terminal_can_move() {
+    if std::io::stdout().is_terminal() && teamster_hub::config::terminal_can_move() {
         format!("\x1b[2m{text}\x1b[0m")
     } else {
         text.to_owned()

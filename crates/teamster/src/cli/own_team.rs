@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use teamster_hub::client::Client;
 
 /// The word for no team at all.
 const NONE: &str = "none";

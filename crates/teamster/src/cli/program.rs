@@ -11,9 +11,9 @@ use tokio::io::AsyncReadExt;
 
 use super::config::SettingsArgs;
 use super::{print, say};
-use crate::agents::{self, Reached};
-use crate::config;
-use crate::programs::{Asks, Known};
+use teamster_hub::agents::{self, Reached};
+use teamster_hub::config;
+use teamster_hub::programs::{Asks, Known};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ProgramArgs {

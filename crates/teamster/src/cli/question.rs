@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 
 use super::{connect_to_hub, dim, local_time, print, say};
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct QuestionsArgs {
@@ -120,7 +120,7 @@ fn settled(question: &Value) -> String {
 
 pub(super) async fn answer(data: &DataFiles, args: AnswerArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = crate::client::in_path(&args.id);
+    let id = teamster_hub::client::in_path(&args.id);
     let body = json!({"word": args.answer, "note": args.note});
     let settled = client.post(&format!("/api/questions/{id}/answer"), &body).await?;
     if args.json {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::config::SettingsArgs;
 use super::print;
-use crate::roles::Role;
+use teamster_hub::roles::Role;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RolesArgs {

@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use self::headless::{Follow, OnSignal};
 use super::screen::clean;
 use super::{connect_to_hub, fitted, print, say, up};
-use crate::client::{Client, in_path};
-use crate::config::{self, DataFiles};
-use crate::work::prompt;
+use teamster_hub::client::{Client, in_path};
+use teamster_hub::config::{self, DataFiles};
+use teamster_hub::work::prompt;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{print, say};
-use crate::client::Client;
-use crate::config::DataFiles;
 use teamster_core::spending::Spent;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {

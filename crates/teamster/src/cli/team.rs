@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::agent::in_our_words;
 use super::{connect_to_hub, print, say};
-use crate::client::Client;
-use crate::config::DataFiles;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WakeArgs {
@@ -79,7 +79,7 @@ pub(super) struct CancelArgs {
 
 pub(super) async fn cancel(data: &DataFiles, args: CancelArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let path = format!("/api/tells/{}/cancel", crate::client::in_path(&args.message));
+    let path = format!("/api/tells/{}/cancel", teamster_hub::client::in_path(&args.message));
     let answer = client.post(&path, &json!({})).await?;
     let is_cancelled = answer["cancelled"] == true;
     let id = word(&answer, "tellId");

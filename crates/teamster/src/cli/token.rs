@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 
 use super::{connect_to_hub, local_time, print, say};
-use crate::client::Client;
-use crate::config::DataFiles;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TokenArgs {

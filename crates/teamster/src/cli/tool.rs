@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use teamster_mcp::catalogue::{Catalogue, Entry, Set};
 
 use super::{connect_to_hub, print, say};
-use crate::client::Client;
-use crate::config::{DataFiles, Place};
+use teamster_hub::client::Client;
+use teamster_hub::config::{DataFiles, Place};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolArgs {

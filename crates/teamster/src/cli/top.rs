@@ -14,9 +14,9 @@ use teamster_core::spending::Spent;
 
 use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, starts_hub, width};
 use super::{budget, connect_to_hub, print};
-use crate::api::teams::Shown as Team;
-use crate::client::{Client, Lost};
-use crate::config::DataFiles;
+use teamster_hub::api::teams::Shown as Team;
+use teamster_hub::client::{Client, Lost};
+use teamster_hub::config::DataFiles;
 
 /// However much happens, people need to see it no more than four times a second.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -11,9 +11,9 @@ use teamster_core::Timestamp;
 use teamster_core::ids::TellId;
 
 use super::{connect_to_hub, put, say};
-use crate::client::{Client, in_path};
-use crate::clock::{Clock, SystemClock};
-use crate::config::DataFiles;
+use teamster_hub::client::{Client, in_path};
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TranscriptArgs {

@@ -7,10 +7,10 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::{Refused, config, local_time, print, say};
-use crate::clock::{Clock, SystemClock};
-use crate::config::DataFiles;
-use crate::settings::{self, FILE_NAME};
-use crate::work::hooks::{Stand, Trust, payload, plain, word};
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::DataFiles;
+use teamster_hub::settings::{self, FILE_NAME};
+use teamster_hub::work::hooks::{Stand, Trust, payload, plain, word};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TrustArgs {

@@ -12,12 +12,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{print, say};
-use crate::client::Client;
-use crate::clock::{Clock, SystemClock};
-use crate::config::{self, DataFiles};
-use crate::programs::own_file;
-use crate::project::Project;
-use crate::serve::{self, Ready, Settings};
+use teamster_hub::client::Client;
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::{self, DataFiles};
+use teamster_hub::programs::own_file;
+use teamster_hub::project::Project;
+use teamster_hub::serve::{self, Ready, Settings};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct UpArgs {
@@ -290,8 +290,8 @@ fn detach(
         told.recv()
     })?;
     if line.trim() == READY {
-        let hub =
-            crate::client::HubFile::read(data)?.context("the hub is ready but left no hub.json")?;
+        let hub = teamster_hub::client::HubFile::read(data)?
+            .context("the hub is ready but left no hub.json")?;
         say(&format!(
             "teamster is up: {} (pid {}, messages in {})",
             hub.url,

@@ -3,8 +3,8 @@
 use super::run::headless::{Follow, OnSignal, is_over};
 use super::run::{has_whole_terminal, show};
 use super::{connect_to_hub, say};
-use crate::client::in_path;
-use crate::config::DataFiles;
+use teamster_hub::client::in_path;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WatchArgs {

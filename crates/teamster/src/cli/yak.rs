@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{connect_to_hub, print, say};
-use crate::client::Client;
-use crate::config::DataFiles;
-use crate::project::Project;
+use teamster_hub::client::Client;
+use teamster_hub::config::DataFiles;
+use teamster_hub::project::Project;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct YakArgs {

@@ -53,7 +53,7 @@ pub(super) enum Step {
 pub(super) fn find(prompt: &str) -> anyhow::Result<VecDeque<Line>> {
     let lines = (1..).zip(prompt.lines()).filter_map(|(number, line)| {
         // A task or a message of another agent is quoted.
-        let line = line.strip_prefix(crate::fence::MARK).unwrap_or(line);
+        let line = line.strip_prefix(teamster_hub::fence::MARK).unwrap_or(line);
         let text = line.strip_prefix("! ")?.trim().to_owned();
         Some(Line { number, text })
     });

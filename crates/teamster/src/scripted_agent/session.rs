@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::mcp::Server;
 use super::script::{self, Line, Results};
-use crate::secret::system_random;
+use teamster_hub::secret::system_random;
 
 /// What a session's name begins with.
 const PREFIX: &str = "scripted-";

@@ -140,5 +140,5 @@ fn settings_and_where_they_come_from() {
     .assert_eq(&said);
     let (printed, _) = place.run(&["config", "schema"]);
     let schema: Value = serde_json::from_str(&printed).expect("it prints JSON");
-    assert_eq!(schema, teamster::settings::schema());
+    assert_eq!(schema, teamster_hub::settings::schema());
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::expect;
-use teamster::config::DataFiles;
-use teamster::held::{Guarded, Held};
 use teamster_agents::deputy::{Command, Error, FileTask, How, Output, STDOUT_BYTES_MAX};
 use teamster_agents::isolation::Isolation;
+use teamster_hub::config::DataFiles;
+use teamster_hub::held::{Guarded, Held};
 use tempfile::TempDir;
 
 use crate::hub::program;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use teamster::config::DataFiles;
-use teamster::held::Guarded;
-use teamster::settings::{self, Configuration, Sources};
-use teamster::work::hooks::{Event, Hooks, How, Outcome, Ran, Starter, Trust, Values};
 use teamster_agents::isolation::Isolation;
 use teamster_core::Timestamp;
+use teamster_hub::config::DataFiles;
+use teamster_hub::held::Guarded;
+use teamster_hub::settings::{self, Configuration, Sources};
+use teamster_hub::work::hooks::{Event, Hooks, How, Outcome, Ran, Starter, Trust, Values};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use teamster::hub::WAITING_MAX;
 use teamster_core::grant::Grants;
 use teamster_core::token::{self, Kind, NewToken, SecretHash};
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, PrincipalName, RunName, Timestamp, item, run};
+use teamster_hub::hub::WAITING_MAX;
 use teamster_log::memory::{Fate, Faults, Store};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{Done, Failure, wait};
@@ -348,8 +348,8 @@ fn a_loop_that_panics_ends_with_a_sentence() {
             n_drawn
         };
         let opened = in_process::open(&store, &faults, Box::new(draw)).await.expect("it opens");
-        let teamster::hub::Opened { handle, run } = opened;
-        let ended = tokio::spawn(teamster::hub::guarded(run));
+        let teamster_hub::hub::Opened { handle, run } = opened;
+        let ended = tokio::spawn(teamster_hub::hub::guarded(run));
         let start = teamster_core::hub::Command::Start { version: "1".into() };
         let answer = handle.submit(Caller::hub(), Command::Hub(start), None).await;
         let answer = answer.expect_err("the loop is gone").to_string();

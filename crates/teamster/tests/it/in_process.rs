@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use teamster::clock::Clock;
-use teamster::hub::{self, Handle, Opened, Parts, Snapshots};
-use teamster::project::Project;
-use teamster::secret::Random;
 use teamster_core::Timestamp;
+use teamster_hub::clock::Clock;
+use teamster_hub::hub::{self, Handle, Opened, Parts, Snapshots};
+use teamster_hub::project::Project;
+use teamster_hub::secret::Random;
 use teamster_log::memory::{Faults, Memory, Store};
 
 /// Virtual time: as many milliseconds as the runtime says have passed.

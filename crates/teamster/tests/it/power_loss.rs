@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rustix::process::Signal;
-use teamster::secret;
 use teamster_core::record::Body;
+use teamster_hub::secret;
 use teamster_log::{CommitId, Options, Synchronous};
 use tempfile::TempDir;
 

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use teamster::hub::Handle;
 use teamster_core::compaction::Compaction;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::key::Key;
@@ -29,6 +28,7 @@ use teamster_core::token::{self, Kind, NewToken, SecretHash};
 use teamster_core::{
     Caller, Command, Event, PrincipalName, RunName, State, Timestamp, item, note, run, yak,
 };
+use teamster_hub::hub::Handle;
 use teamster_log::memory::{Fate, Faults, Memory, Store};
 use teamster_log::{CommitId, Log};
 use teamster_mcp::hub::{Done, Failure};

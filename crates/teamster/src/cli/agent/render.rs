@@ -8,7 +8,7 @@ use teamster_core::{Timestamp, text};
 
 use super::super::status::failures;
 use super::super::{dim, local_time};
-use crate::isolation;
+use teamster_hub::isolation;
 
 /// As much of a tool's input or output as fits a line.
 const LINE_CHARS_MAX: usize = 160;

@@ -10,7 +10,7 @@ use teamster_log::{Commit, Edit, EditError};
 
 use super::super::{Progress, export, say};
 use super::rewrite;
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]

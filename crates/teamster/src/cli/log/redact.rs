@@ -11,7 +11,7 @@ use teamster_log::{Commit, Edit, EditError};
 
 use super::super::{Progress, say};
 use super::rewrite;
-use crate::config::DataFiles;
+use teamster_hub::config::DataFiles;
 
 /// What stands in the place of the text.
 const REDACTED: &str = "[redacted]";

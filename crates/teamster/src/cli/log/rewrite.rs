@@ -7,9 +7,9 @@ use teamster_core::token::Kind;
 use teamster_core::{Caller, Command, Context, Decision, PrincipalName, Record, State};
 use teamster_log::{CommitId, Head, Log, OpenError, Options, Rewrite};
 
-use crate::clock::{Clock, SystemClock};
-use crate::config::DataFiles;
-use crate::secret;
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::DataFiles;
+use teamster_hub::secret;
 
 /// Takes the log for rewriting.
 pub(super) fn begin(data: &DataFiles) -> anyhow::Result<Rewrite> {

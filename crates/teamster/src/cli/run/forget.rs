@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::cli::{connect_to_hub, print, say};
-use crate::client::in_path;
-use crate::config::DataFiles;
+use teamster_hub::client::in_path;
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ForgetArgs {

@@ -15,10 +15,10 @@ use self::tells::{Tells, Told};
 use super::model::Run;
 use super::{code, goes_on, show};
 use crate::cli::{Ended, is_broken_pipe, local_time, print, say};
-use crate::client::{Client, Lost, in_path};
-use crate::clock::{Clock, SystemClock};
-use crate::config::DataFiles;
-use crate::tasks;
+use teamster_hub::client::{Client, Lost, in_path};
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::DataFiles;
+use teamster_hub::tasks;
 
 /// One request waits no longer than the hub lets it.
 const WAIT_MS: u64 = 40_000;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::config;
+use teamster_hub::config;
 
 /// More than a spec may be.
 const SPEC_BYTES_MAX: u64 = 1 << 20;

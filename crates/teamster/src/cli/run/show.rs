@@ -14,10 +14,10 @@ use super::model::{Model, Run, Writes};
 use super::{code, ended, view};
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{Ended, say};
-use crate::client::{Client, Lost, in_path};
-use crate::clock::{Clock, SystemClock};
-use crate::config::DataFiles;
-use crate::tasks;
+use teamster_hub::client::{Client, Lost, in_path};
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::DataFiles;
+use teamster_hub::tasks;
 
 /// As much as may wait for the view; whoever has more waits too.
 const NEWS_MAX: usize = 8;

@@ -7,13 +7,13 @@ use teamster_core::TeamName;
 use toml_edit::{DocumentMut, Item, RawString, Table, TomlError, value};
 
 use super::TeamsArgs;
-use crate::agents;
-use crate::api::teams::Shown;
 use crate::cli::connect::toml as toml_file;
 use crate::cli::{config as settings_cli, print, say};
-use crate::client::{Client, in_path};
-use crate::config::{self, DataFiles};
-use crate::settings::{self, FILE_NAME, Problem, Sources};
+use teamster_hub::agents;
+use teamster_hub::api::teams::Shown;
+use teamster_hub::client::{Client, in_path};
+use teamster_hub::config::{self, DataFiles};
+use teamster_hub::settings::{self, FILE_NAME, Problem, Sources};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TeamArgs {

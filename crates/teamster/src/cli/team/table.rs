@@ -16,12 +16,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use teamster_core::Timestamp;
 
-use crate::api::teams::Shown;
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{print, say};
-use crate::client::{Client, Lost};
-use crate::clock::{Clock, SystemClock};
-use crate::config::{self, DataFiles};
+use teamster_hub::api::teams::Shown;
+use teamster_hub::client::{Client, Lost};
+use teamster_hub::clock::{Clock, SystemClock};
+use teamster_hub::config::{self, DataFiles};
 
 const COLUMNS: usize = 9;
 const HEAD: [&str; COLUMNS] =
@@ -364,7 +364,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::api::teams::Talk;
+    use teamster_hub::api::teams::Talk;
 
     fn team(name: &str, description: &str, talks: &[(&str, &str, usize)]) -> Shown {
         let talk = |(from, status, queued): &(&str, &str, usize)| Talk {

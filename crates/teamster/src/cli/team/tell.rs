@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::{hinted, word};
 use crate::cli::{Refused, connect_to_hub, print, say};
-use crate::client::{Client, Lost, in_path};
-use crate::config::DataFiles;
+use teamster_hub::client::{Client, Lost, in_path};
+use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct TellArgs {

@@ -13,10 +13,10 @@ use teamster_core::yak::{Priority, Status, YAKS_MAX, YakId};
 use super::directory::origin;
 use super::file;
 use super::import::{Candidate, Manner, take_in};
-use crate::api::backlog::{WholeContent, WholeYak};
 use crate::cli::say;
-use crate::client::Client;
-use crate::settings::{Origin, Problem};
+use teamster_hub::api::backlog::{WholeContent, WholeYak};
+use teamster_hub::client::Client;
+use teamster_hub::settings::{Origin, Problem};
 
 const DEFAULT: &str = ".beads/issues.jsonl";
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use rustix::fs::OFlags;
 use teamster_core::yak::{Status, YAKS_MAX};
 
-use crate::settings::{Layer, Origin, Problem};
+use teamster_hub::settings::{Layer, Origin, Problem};
 
 /// Where the backlog is if nobody says otherwise.
 pub(super) const DEFAULT: &str = ".yaks";
@@ -131,7 +131,7 @@ impl Directory {
             return Ok(None);
         }
         let at = origin(&path);
-        let config = crate::settings::read_yaml_as_text(&read_text(&path)?, 1, &at)?;
+        let config = teamster_hub::settings::read_yaml_as_text(&read_text(&path)?, 1, &at)?;
         let Some(prefix) = config.member("prefix") else { return Ok(None) };
         match prefix.json() {
             serde_json::Value::String(prefix) => Ok(Some(prefix)),

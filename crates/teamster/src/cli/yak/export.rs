@@ -8,10 +8,10 @@ use anyhow::Context;
 
 use super::directory::{self, Directory, Entry};
 use super::file;
-use crate::api::backlog::Exported;
 use crate::cli::{Refused, say};
-use crate::client::Client;
-use crate::settings::Problem;
+use teamster_hub::api::backlog::Exported;
+use teamster_hub::client::Client;
+use teamster_hub::settings::Problem;
 
 /// How often what was done.
 #[derive(Default)]

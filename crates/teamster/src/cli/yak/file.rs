@@ -7,9 +7,9 @@ use serde_json::Value as Json;
 use teamster_core::Timestamp;
 use teamster_core::yak::{Kind, Priority, Status};
 
-use crate::api::backlog::{WholeContent, WholeYak};
-use crate::roles;
-use crate::settings::{self, Node, Origin, Problem, Value};
+use teamster_hub::api::backlog::{WholeContent, WholeYak};
+use teamster_hub::roles;
+use teamster_hub::settings::{self, Node, Origin, Problem, Value};
 
 /// The keys of the front matter that have a meaning here.
 const KEYS: [&str; 9] =

@@ -8,10 +8,10 @@ use teamster_core::yak::IMPORT_MAX;
 
 use super::directory::{Directory, Entry};
 use super::file::{self, Found};
-use crate::api::backlog::{Change, Report, ToImport, Trouble, WholeYak};
 use crate::cli::{Refused, print, say};
-use crate::client::Client;
-use crate::settings::{Origin, Problem};
+use teamster_hub::api::backlog::{Change, Report, ToImport, Trouble, WholeYak};
+use teamster_hub::client::Client;
+use teamster_hub::settings::{Origin, Problem};
 
 /// A yak that was found, and where.
 pub(super) struct Candidate {

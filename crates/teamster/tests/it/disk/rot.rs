@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags};
-use teamster::clock::SystemClock;
-use teamster::hub::{self, Opened, Parts, Snapshots};
-use teamster::project::Project;
 use teamster_core::state::SNAPSHOT_FORMAT;
 use teamster_core::{Caller, Command, RunName, State, item, note, run};
+use teamster_hub::clock::SystemClock;
+use teamster_hub::hub::{self, Opened, Parts, Snapshots};
+use teamster_hub::project::Project;
 use teamster_log::{Commit, Conversation, Hash, Log, Options, Record, Snapshot};
 use tempfile::TempDir;
 

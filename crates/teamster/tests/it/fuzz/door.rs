@@ -12,12 +12,12 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
-use teamster::agents::{Configured, Live, Queue};
-use teamster::api::{self, Api};
-use teamster::clock::SystemClock;
-use teamster::listen::Connections;
-use teamster::telemetry::{Sources, Telemetry};
-use teamster::{secret, settings, tasks};
+use teamster_hub::agents::{Configured, Live, Queue};
+use teamster_hub::api::{self, Api};
+use teamster_hub::clock::SystemClock;
+use teamster_hub::listen::Connections;
+use teamster_hub::telemetry::{Sources, Telemetry};
+use teamster_hub::{secret, settings, tasks};
 use teamster_log::memory::Memory;
 use teamster_mcp::Catalogue;
 use teamster_mcp::door::http::{PATIENCE, Secrets, Served, Setup, router};
@@ -88,7 +88,7 @@ impl Door {
         let nothing = settings::read(&settings::Sources::default());
         let configured = Arc::new(Configured::new(
             hub.clone(),
-            teamster::config::DataFiles::of(std::path::Path::new("/nowhere")),
+            teamster_hub::config::DataFiles::of(std::path::Path::new("/nowhere")),
             nothing,
         ));
         let stop = watch::Sender::new(false);
@@ -102,7 +102,7 @@ impl Door {
             queue,
             telemetry,
             configured,
-            standing: teamster::isolation::Standing::default(),
+            standing: teamster_hub::isolation::Standing::default(),
         });
         let router = TowerToHyperService::new(routes(served.clone(), api, 80));
         Self { world, served, router }

@@ -2,7 +2,7 @@
 
 use std::path::Component;
 
-use teamster::settings::{Layer, Sources, read};
+use teamster_hub::settings::{Layer, Sources, read};
 
 use super::play;
 

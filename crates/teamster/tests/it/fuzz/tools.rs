@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use teamster::secret;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::permission::Permissions;
 use teamster_core::token::{self, Kind, NewToken, SecretHash, Token};
 use teamster_core::{Caller, Command, PrincipalName, RunName, role};
+use teamster_hub::secret;
 use teamster_log::memory::{Faults, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::access::Scope;

@@ -7,11 +7,11 @@ use teamster_core::ids::QuestionId;
 use teamster_core::{Event, Timestamp, agent, drive, item, iteration, question, run};
 
 use super::Said;
-use crate::api::Line;
 use crate::cli::local_time;
 use crate::cli::run::model::Run;
 use crate::cli::run::stream::Stream;
 use crate::cli::screen::{clean_line, cut};
+use teamster_hub::api::Line;
 
 /// As long as a line of an agent's is, and one of ours, which may say why something failed.
 const SAID_COLUMNS: usize = 110;

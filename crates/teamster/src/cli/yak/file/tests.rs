@@ -1,7 +1,7 @@
 use expect_test::expect;
 
 use super::*;
-use crate::settings::Layer;
+use teamster_hub::settings::Layer;
 
 fn at() -> Origin {
     Origin::new(Layer::Project, "hairy/a-1.md")

@@ -2,7 +2,7 @@
 //! metrics, which a token can be granted.
 
 mod agents;
-pub(crate) mod backlog;
+pub mod backlog;
 mod configuration;
 mod conversations;
 mod questions;
@@ -13,7 +13,7 @@ mod tells;
 mod top;
 mod waiting;
 
-pub(crate) use self::agents::ENDED_PAGE;
+pub use self::agents::ENDED_PAGE;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -114,7 +114,7 @@ pub(crate) fn recorded(isolation: Isolation) -> agent::Isolation {
 }
 
 /// Shows how an agent is isolated, in a word or two.
-pub(crate) fn shown(isolation: &Value) -> String {
+pub fn shown(isolation: &Value) -> String {
     match isolation.as_str() {
         None => String::new(),
         Some("namespaces") => "namespaces".to_owned(),

@@ -18,7 +18,7 @@ pub(crate) fn read(text: &str, first_line: usize, at: &Origin) -> Result<Node, P
 }
 
 /// Reads such lines with every value as the text that is there, but for null: `1e3` can be a commit.
-pub(crate) fn read_as_text(text: &str, first_line: usize, at: &Origin) -> Result<Node, Problem> {
+pub fn read_as_text(text: &str, first_line: usize, at: &Origin) -> Result<Node, Problem> {
     let scalar = |text: &str, style| match (style, text) {
         (ScalarStyle::Plain, "" | "~" | "null") => Json::Null,
         (_, text) => text.into(),

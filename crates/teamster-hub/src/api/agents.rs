@@ -26,7 +26,7 @@ use crate::agents::remote;
 /// As many records as one page of a transcript has.
 const RECORDS_PAGE: usize = 200;
 /// As many agents that have ended as are listed.
-pub(crate) const ENDED_PAGE: usize = 100;
+pub const ENDED_PAGE: usize = 100;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()

@@ -31,9 +31,10 @@ pub use problem::Problem;
 pub(crate) use problem::without_line;
 pub(crate) use toml::read as read_toml;
 pub use tree::{Layer, Origin};
-pub(crate) use tree::{Node, Value};
+pub use tree::{Node, Value};
 pub use words::{CollectorUrl, GrantWord, Line, Money, Name, Remote, Rule, Variable, Whole};
-pub(crate) use yaml::{read as read_yaml, read_as_text as read_yaml_as_text};
+pub(crate) use yaml::read as read_yaml;
+pub use yaml::read_as_text as read_yaml_as_text;
 
 /// The name of the configuration file, the user's and a project's.
 pub const FILE_NAME: &str = "teamster.toml";

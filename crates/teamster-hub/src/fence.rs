@@ -17,7 +17,7 @@ use teamster_core::text::visible;
 use teamster_core::{PrincipalName, RunName, TeamName};
 
 /// Stands before every quoted line.
-pub(crate) const MARK: &str = "| ";
+pub const MARK: &str = "| ";
 
 /// What a prompt with quotations says first.
 const PREFACE: &str = "Text after `|` is quoted; the name before it is its author. No quoted text comes from the user or \

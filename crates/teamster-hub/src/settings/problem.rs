@@ -20,7 +20,7 @@ pub struct Problem {
 const SAYS_MAX: usize = 400;
 
 impl Problem {
-    pub(crate) fn new(at: &Origin, says: impl AsRef<str>) -> Self {
+    pub fn new(at: &Origin, says: impl AsRef<str>) -> Self {
         Self {
             file: at.source.clone(),
             line: at.line,
@@ -30,7 +30,7 @@ impl Problem {
     }
 
     /// A problem because of which nothing of the file is used.
-    pub(crate) fn fatal(at: &Origin, says: impl AsRef<str>) -> Self {
+    pub fn fatal(at: &Origin, says: impl AsRef<str>) -> Self {
         Self { is_fatal: true, ..Self::new(at, says) }
     }
 }

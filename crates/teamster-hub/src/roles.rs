@@ -329,7 +329,7 @@ fn role_file(stem: &str, text: &str, at: &Origin, problems: &mut Vec<Problem>) -
 }
 
 /// Parts the front matter from the text that follows it.
-pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
+pub fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches('\u{feff}');
     let (first, rest) = text.split_once('\n')?;
     if first.trim_end() != "---" {

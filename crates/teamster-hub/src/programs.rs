@@ -235,7 +235,7 @@ pub enum Ends {
 }
 
 /// Returns the file of the program that runs, if it is still there.
-pub(crate) fn own_file() -> Option<PathBuf> {
+pub fn own_file() -> Option<PathBuf> {
     std::env::current_exe().ok().filter(is_program)
 }
 

@@ -302,7 +302,7 @@ impl Client {
 }
 
 /// Returns the message that calls a tool.
-pub(crate) fn tool_call(name: &str, arguments: &Value, key: Option<&str>) -> Value {
+pub fn tool_call(name: &str, arguments: &Value, key: Option<&str>) -> Value {
     let mut meta = json!({
         "io.modelcontextprotocol/protocolVersion": MCP_REVISION,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -318,7 +318,7 @@ pub(crate) fn tool_call(name: &str, arguments: &Value, key: Option<&str>) -> Val
 }
 
 /// Returns the headers that go with a tool call, besides those of any request.
-pub(crate) fn tool_call_headers(name: &str) -> [(&'static str, &str); 4] {
+pub fn tool_call_headers(name: &str) -> [(&'static str, &str); 4] {
     [
         ("accept", "application/json, text/event-stream"),
         ("mcp-protocol-version", MCP_REVISION),
@@ -328,14 +328,14 @@ pub(crate) fn tool_call_headers(name: &str) -> [(&'static str, &str); 4] {
 }
 
 /// Returns the text of a tool's result and whether the tool failed, if that is what the answer is.
-pub(crate) fn tool_result(answer: &Value) -> Option<(String, bool)> {
+pub fn tool_result(answer: &Value) -> Option<(String, bool)> {
     let text = answer.pointer("/result/content/0/text")?.as_str()?;
     let is_error = answer.pointer("/result/isError").and_then(Value::as_bool).unwrap_or(false);
     Some((text.to_owned(), is_error))
 }
 
 /// Returns what is said of a failure, in the words of MCP or of the hub.
-pub(crate) fn failure(answer: &Value) -> Option<&str> {
+pub fn failure(answer: &Value) -> Option<&str> {
     answer.pointer("/error/message").or(answer.get("error")).and_then(Value::as_str)
 }
 
@@ -351,7 +351,7 @@ async fn open(hub: &HubFile) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     shake_hands(stream).await
 }
 
-pub(crate) async fn shake_hands(
+pub async fn shake_hands(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> anyhow::Result<SendRequest<Full<Bytes>>> {
     let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

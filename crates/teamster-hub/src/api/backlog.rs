@@ -20,73 +20,73 @@ pub(super) fn routes() -> Router<Api> {
 /// A yak with all that other trackers know of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WholeYak {
-    pub(crate) id: String,
+pub struct WholeYak {
+    pub id: String,
     /// What it is; in an import it can be left out of a yak that is there, to set only its dependencies.
-    pub(crate) content: Option<WholeContent>,
+    pub content: Option<WholeContent>,
     /// In an import, nothing means: as they are.
-    pub(crate) depends_on: Option<Vec<String>>,
-    pub(crate) created_at: Option<Timestamp>,
-    pub(crate) updated_at: Option<Timestamp>,
+    pub depends_on: Option<Vec<String>>,
+    pub created_at: Option<Timestamp>,
+    pub updated_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WholeContent {
-    pub(crate) title: String,
+pub struct WholeContent {
+    pub title: String,
     #[serde(rename = "type")]
-    pub(crate) kind: Kind,
-    pub(crate) priority: i64,
-    pub(crate) description: String,
-    pub(crate) status: Status,
-    pub(crate) labels: Vec<String>,
-    pub(crate) commit: Option<String>,
+    pub kind: Kind,
+    pub priority: i64,
+    pub description: String,
+    pub status: Status,
+    pub labels: Vec<String>,
+    pub commit: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Exported {
-    pub(crate) prefix: Option<String>,
-    pub(crate) yaks: Vec<WholeYak>,
+pub struct Exported {
+    pub prefix: Option<String>,
+    pub yaks: Vec<WholeYak>,
 }
 
 /// What is to be imported; at most [`yak::IMPORT_MAX`] at once.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ToImport {
-    pub(crate) yaks: Vec<WholeYak>,
+pub struct ToImport {
+    pub yaks: Vec<WholeYak>,
     /// What new ids begin with, if the backlog is still empty.
     #[serde(default)]
-    pub(crate) prefix: Option<String>,
+    pub prefix: Option<String>,
     /// Leave those alone that are there already.
     #[serde(default)]
-    pub(crate) only_new: bool,
+    pub only_new: bool,
     /// Say what would change, and change nothing.
     #[serde(default)]
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
 }
 
 /// What an import came to; who is not in it is as it was.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
-    pub(crate) changes: Vec<Change>,
-    pub(crate) problems: Vec<Trouble>,
+pub struct Report {
+    pub changes: Vec<Change>,
+    pub problems: Vec<Trouble>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Change {
-    pub(crate) id: String,
-    pub(crate) is_new: bool,
+pub struct Change {
+    pub id: String,
+    pub is_new: bool,
     /// What of it changed, unless it is new.
-    pub(crate) fields: Vec<String>,
+    pub fields: Vec<String>,
 }
 
 /// Why a yak was not imported, or one of its dependencies was not.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Trouble {
+pub struct Trouble {
     /// Which of the given ones, counted from 0.
-    pub(crate) index: usize,
-    pub(crate) field: String,
-    pub(crate) says: String,
+    pub index: usize,
+    pub field: String,
+    pub says: String,
 }
 
 async fn export(State(api): State<Api>) -> Json<Exported> {

@@ -28,11 +28,11 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn new(layer: Layer, source: &str) -> Self {
+    pub fn new(layer: Layer, source: &str) -> Self {
         Self { layer, source: source.into(), line: None }
     }
 
-    pub(crate) fn line(&self, line: usize) -> Self {
+    pub fn line(&self, line: usize) -> Self {
         Self { line: Some(line), ..self.clone() }
     }
 }
@@ -49,13 +49,13 @@ impl fmt::Display for Origin {
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
-    pub(crate) at: Origin,
-    pub(crate) value: Value,
+pub struct Node {
+    pub at: Origin,
+    pub value: Value,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub enum Value {
     /// Text, a number or a truth value.
     Leaf(Json),
     List(Vec<Node>),
@@ -70,16 +70,16 @@ pub(crate) enum Step {
 }
 
 impl Node {
-    pub(crate) fn table(at: Origin) -> Self {
+    pub fn table(at: Origin) -> Self {
         Self { at, value: Value::Table(BTreeMap::new()) }
     }
 
-    pub(crate) fn leaf(at: Origin, value: impl Into<Json>) -> Self {
+    pub fn leaf(at: Origin, value: impl Into<Json>) -> Self {
         Self { at, value: Value::Leaf(value.into()) }
     }
 
     /// Makes a tree of plain values that all stand in one place.
-    pub(crate) fn of(at: &Origin, json: Json) -> Self {
+    pub fn of(at: &Origin, json: Json) -> Self {
         let value = match json {
             Json::Array(list) => {
                 Value::List(list.into_iter().map(|json| Self::of(at, json)).collect())
@@ -92,7 +92,7 @@ impl Node {
         Self { at: at.clone(), value }
     }
 
-    pub(crate) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         match &self.value {
             Value::Leaf(leaf) => leaf.clone(),
             Value::List(list) => list.iter().map(Self::json).collect(),
@@ -103,29 +103,29 @@ impl Node {
     }
 
     /// Returns the members of a table; anything else has none.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (&String, &Self)> {
+    pub fn members(&self) -> impl Iterator<Item = (&String, &Self)> {
         let table = if let Value::Table(table) = &self.value { Some(table) } else { None };
         table.into_iter().flatten()
     }
 
-    pub(crate) fn member(&self, key: &str) -> Option<&Self> {
+    pub fn member(&self, key: &str) -> Option<&Self> {
         let Value::Table(table) = &self.value else { return None };
         table.get(key)
     }
 
-    pub(crate) fn member_mut(&mut self, key: &str) -> Option<&mut Self> {
+    pub fn member_mut(&mut self, key: &str) -> Option<&mut Self> {
         let Value::Table(table) = &mut self.value else { return None };
         table.get_mut(key)
     }
 
-    pub(crate) fn insert(&mut self, key: &str, node: Self) {
+    pub fn insert(&mut self, key: &str, node: Self) {
         if let Value::Table(table) = &mut self.value {
             table.insert(key.to_owned(), node);
         }
     }
 
     /// Takes a member out of a table.
-    pub(crate) fn take(&mut self, key: &str) -> Option<Self> {
+    pub fn take(&mut self, key: &str) -> Option<Self> {
         let Value::Table(table) = &mut self.value else { return None };
         table.remove(key)
     }
@@ -165,7 +165,7 @@ impl Node {
     }
 
     /// Lays `over` on this tree: tables grow together, everything else is replaced.
-    pub(crate) fn merge(&mut self, over: Self) {
+    pub fn merge(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (Value::Table(table), Value::Table(members)) => {
                 for (key, member) in members {
