@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -30,8 +29,9 @@ pub(crate) use self::inside::serve;
 use crate::isolation::Isolation;
 use crate::launch::{Grace, LINGER, Launch, Terminate};
 use crate::launcher;
+use crate::started::{self, Process, Started};
 use crate::stdin::Stdin;
-use crate::supervisor::{self, Process, Started, Supervisor};
+use crate::supervisor::{self, Supervisor};
 
 /// A deputy takes no more commands after that, and ends when it has none: so does whatever they have left behind, and the
 /// next one sees what was mounted meanwhile.
@@ -310,7 +310,7 @@ async fn send(mut frames: mpsc::Receiver<Vec<u8>>, mut stdin: Stdin, waiting: Ar
 }
 
 /// Hands answers to those who wait for them.
-async fn receive(answers: Receiver, waiting: Arc<Waiting>) {
+async fn receive(answers: started::Output, waiting: Arc<Waiting>) {
     let mut answers = Frames::new(answers, STDOUT_BYTES_MAX + STDERR_BYTES_MAX);
     // A deputy is our own program; if it says nothing sensible, it is as good as lost.
     while let Ok(Some((Answer { id, ended }, bytes))) = answers.next().await {

@@ -17,7 +17,9 @@ pub mod process;
 #[cfg(target_os = "linux")]
 mod processes;
 pub mod restarts;
+pub mod started;
 pub mod stdin;
+pub mod supervise;
 pub mod supervisor;
 mod tail;
 pub mod transcript;

@@ -1,13 +1,14 @@
 //! An agent's standard input. Whoever writes waits while the agent does not read; nothing is queued in between.
 
+use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::AsyncWrite;
-use tokio::net::unix::pipe::Sender;
+
+type Pipe = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// The writing end of an agent's standard input. It can be closed from elsewhere, which fails a write that waits.
 #[derive(Debug)]
@@ -17,18 +18,17 @@ pub struct Stdin(Closer);
 #[derive(Debug, Clone)]
 pub(crate) struct Closer(Arc<Mutex<Shared>>);
 
-#[derive(Debug)]
 struct Shared {
     /// Gone once it was closed.
-    pipe: Option<Sender>,
+    pipe: Option<Pipe>,
     /// Whoever waits to write, and has to hear that it was closed.
     waiting: Option<Waker>,
 }
 
 impl Stdin {
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<Self> {
-        let pipe = Some(Sender::from_owned_fd(pipe)?);
-        Ok(Self(Closer(Arc::new(Mutex::new(Shared { pipe, waiting: None })))))
+    pub(crate) fn new(pipe: impl AsyncWrite + Send + 'static) -> Self {
+        let pipe: Option<Pipe> = Some(Box::pin(pipe));
+        Self(Closer(Arc::new(Mutex::new(Shared { pipe, waiting: None }))))
     }
 
     pub(crate) fn closer(&self) -> Closer {
@@ -38,18 +38,24 @@ impl Stdin {
     fn with_pipe<T>(
         &self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut Sender>, &mut Context<'_>) -> Poll<io::Result<T>>,
+        write: impl FnOnce(Pin<&mut (dyn AsyncWrite + Send)>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         let mut shared = self.0.lock();
         let Some(pipe) = &mut shared.pipe else {
             let why = "the agent's standard input was closed";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, why)));
         };
-        let written = write(Pin::new(pipe), context);
+        let written = write(pipe.as_mut(), context);
         if written.is_pending() {
             shared.waiting = Some(context.waker().clone());
         }
         written
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("is_open", &self.pipe.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -101,7 +107,8 @@ mod tests {
     #[tokio::test]
     async fn closing_fails_a_write_that_waits() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        let mut stdin = Stdin::new(writer.into()).unwrap();
+        let writer = tokio::net::unix::pipe::Sender::from_owned_fd(writer.into()).unwrap();
+        let mut stdin = Stdin::new(writer);
         let closer = stdin.closer();
         let more_than_a_pipe_holds = vec![0; 10_000_000];
         let write = stdin.write_all(&more_than_a_pipe_holds);

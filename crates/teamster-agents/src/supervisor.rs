@@ -12,20 +12,19 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 
 use crate::isolation::{Failure, Isolation, Probe, Step};
-use crate::launch::{Exited, Grace, How, Launch, Mask, Measure, Terminate};
+use crate::launch::{Exited, How, Launch, Mask, Measure, Terminate};
 use crate::launcher;
-use crate::launches::{self, Launches, MARK, NOTE, Note};
+use crate::launches::{self, Launches, Leftover, MARK, NOTE, Note};
 use crate::lines::{Line, Lines};
 use crate::process;
-use crate::stdin::{Closer, Stdin};
-use crate::tail::Tail;
+use crate::started::{Running, Started, Wanted};
+use crate::supervise::Supervise;
 use crate::wire::{self, Order, Report, Request, Status};
 
 /// Starts a background task with a name; the hub brings the way.
@@ -64,34 +63,6 @@ pub struct Supervisor {
     spawn: Spawn,
     /// Namespaces have worked here.
     has_namespaces: Arc<AtomicBool>,
-}
-
-/// A program that was started.
-#[derive(Debug)]
-pub struct Started {
-    pub process: Process,
-    pub stdin: Stdin,
-    /// Ends when everything that could write has ended. Where the isolation is weak, that may be later than
-    /// [`Process::exited`], or never.
-    pub stdout: Lines<Receiver>,
-}
-
-/// A program that runs with all that it starts, or did. Dropping it ends nothing.
-#[derive(Debug, Clone)]
-pub struct Process {
-    id: Arc<str>,
-    isolation: Isolation,
-    launcher_pid: Option<u32>,
-    stderr: Tail,
-    wanted: Arc<watch::Sender<Wanted>>,
-    exited: watch::Receiver<Option<Exited>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Alive,
-    Ended(Grace),
-    Killed,
 }
 
 /// Returns our own program, to be a launcher: on Linux the very file that runs, even if another has taken its place.
@@ -193,46 +164,35 @@ impl Supervisor {
             .map_err(Error::Launcher)?;
         drop((stdin_reader, stdout_writer));
 
-        let stdin = Stdin::new(stdin.into()).map_err(Error::Launcher)?;
+        let stdin = Sender::from_owned_fd(stdin.into()).map_err(Error::Launcher)?;
         let stdout = Receiver::from_owned_fd(stdout.into()).map_err(Error::Launcher)?;
         let stderr = Receiver::from_owned_fd(stderr.into()).map_err(Error::Launcher)?;
         control.set_nonblocking(true).map_err(Error::Launcher)?;
         let control = tokio::net::UnixStream::from_std(control).map_err(Error::Launcher)?;
         let (reports, requests) = control.into_split();
 
-        let (wanted_sender, wanted) = watch::channel(Wanted::Alive);
-        let (exited_sender, exited) = watch::channel(None);
-        let process = Process {
-            id: launch.id.clone().into(),
-            isolation: launch.isolation,
-            launcher_pid: child.id(),
-            stderr: Tail::new(launch.stderr_tail_bytes),
-            wanted: Arc::new(wanted_sender),
-            exited,
-        };
-        let stdout = Lines::new(stdout, launch.line_bytes_max);
+        let (started, running) = Started::new(&launch, child.id(), stdin, stdout);
         let mut watched = Watched {
             id: launch.id.clone(),
             child,
             reports: Lines::new(reports, REPORT_BYTES_MAX),
             requests: Some(requests),
-            stdin: stdin.closer(),
             stderr: Some(stderr),
-            tail: process.stderr.clone(),
+            running,
             status: None,
             measure: None,
         };
         watched.order(launch).await?;
         let launches = self.launches.clone();
         let watch = async move {
-            let exited = watched.until_exited(wanted).await;
+            let exited = watched.until_exited().await;
             remove_group(&watched.id);
             // A note that cannot be removed is found by the next hub, which finds no process with it.
             let _ = launches.end(&watched.id);
-            exited_sender.send_replace(Some(exited));
+            watched.running.end(exited);
         };
         (self.spawn)("watch an agent's process", Box::pin(watch));
-        Ok(Started { process, stdin, stdout })
+        Ok(started)
     }
 
     fn command(&self, launch: &Launch) -> Command {
@@ -256,74 +216,27 @@ fn remove_group(id: &str) {
     let _ = id;
 }
 
-impl std::fmt::Debug for Supervisor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Supervisor").field("launcher", &self.launcher).finish_non_exhaustive()
+impl Supervise for Supervisor {
+    fn strongest<'a>(&'a self, id: &'a str) -> BoxFuture<'a, (Isolation, Option<Failure>)> {
+        Box::pin(Self::strongest(self, id))
+    }
+
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, Result<Started, Error>> {
+        Box::pin(Self::launch(self, launch))
+    }
+
+    fn end_leftovers(&self) -> io::Result<Vec<Leftover>> {
+        self.launches.end_leftovers(launches::PATIENCE)
+    }
+
+    fn forget(&self, leftovers: &[Leftover]) -> io::Result<()> {
+        self.launches.forget(leftovers)
     }
 }
 
-impl Process {
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub fn isolation(&self) -> Isolation {
-        self.isolation
-    }
-
-    /// Returns the process whose descendants are the program and all that it starts.
-    pub fn launcher_pid(&self) -> Option<u32> {
-        self.launcher_pid
-    }
-
-    /// Returns the program's own process, as it is seen from here; nothing where that cannot be known, or when it is gone.
-    pub fn program_pid(&self) -> Option<u32> {
-        let launcher = self.launcher_pid.filter(|_| self.has_exited().is_none())?;
-        match self.isolation {
-            // The launcher's child is the first process inside, and starts the program before anything else is there.
-            Isolation::Namespaces => child(child(launcher)?),
-            Isolation::Subreaper | Isolation::Group => child(launcher),
-        }
-    }
-
-    /// Returns the last that it wrote to stderr.
-    pub fn stderr_tail(&self) -> String {
-        self.stderr.text()
-    }
-
-    /// Asks it to end, and kills it if it takes longer than `grace`. A second call changes nothing.
-    pub fn end(&self, grace: Grace) {
-        self.wanted.send_if_modified(|wanted| {
-            let first = *wanted == Wanted::Alive;
-            if first {
-                *wanted = Wanted::Ended(grace);
-            }
-            first
-        });
-    }
-
-    /// Kills it at once.
-    pub fn kill(&self) {
-        self.wanted.send_if_modified(|wanted| {
-            let first = *wanted != Wanted::Killed;
-            *wanted = Wanted::Killed;
-            first
-        });
-    }
-
-    /// Says how it ended, if all of it has.
-    pub fn has_exited(&self) -> Option<Exited> {
-        *self.exited.borrow()
-    }
-
-    /// Waits until all of it has ended.
-    pub async fn exited(&self) -> Exited {
-        let unwatched = Exited { how: How::Unwatched, after: None, n_left: 0 };
-        let mut exited = self.exited.clone();
-        exited
-            .wait_for(Option::is_some)
-            .await
-            .map_or(unwatched, |exited| exited.unwrap_or(unwatched))
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").field("launcher", &self.launcher).finish_non_exhaustive()
     }
 }
 
@@ -334,9 +247,8 @@ struct Watched {
     reports: Lines<OwnedReadHalf>,
     /// Dropping it tells the launcher to kill everything.
     requests: Option<OwnedWriteHalf>,
-    stdin: Closer,
     stderr: Option<Receiver>,
-    tail: Tail,
+    running: Running,
     status: Option<Status>,
     measure: Option<Measure>,
 }
@@ -372,11 +284,11 @@ impl Watched {
         self.take_last_words();
         Err(match failure {
             Some(failure) => Error::Failed(failure),
-            None => Error::Silent { stderr: self.tail.text() },
+            None => Error::Silent { stderr: self.running.stderr_tail() },
         })
     }
 
-    async fn until_exited(&mut self, mut wanted: watch::Receiver<Wanted>) -> Exited {
+    async fn until_exited(&mut self) -> Exited {
         let mut chunk = [0; STDERR_READ_BYTES];
         let mut patience: Option<Pin<Box<Sleep>>> = None;
         let mut can_be_asked = true;
@@ -388,21 +300,19 @@ impl Watched {
                     Some(Report::Gone { n_left }) => return self.gone(n_left).await,
                     Some(Report::Started | Report::NotStarted(_)) | None => return self.lost().await,
                 },
-                asked = wanted.changed(), if can_be_asked => {
+                asked = self.running.asked(), if can_be_asked => match asked {
+                    Some(wanted) => patience = self.take_next_measure(wanted).await,
                     // When nobody is left who could ask, what was asked for still holds.
-                    can_be_asked = asked.is_ok();
-                    if can_be_asked {
-                        let now_wanted = *wanted.borrow();
-                        patience = self.take_next_measure(now_wanted).await;
-                    }
-                }
+                    None => can_be_asked = false,
+                },
                 () = wait_for(&mut patience), if patience.is_some() => {
-                    let still_wanted = *wanted.borrow();
-                    patience = self.take_next_measure(still_wanted).await;
+                    patience = self.take_next_measure(self.running.wanted()).await;
                 }
                 read = read_from(&mut self.stderr, &mut chunk), if self.stderr.is_some() => {
                     match read {
-                        Ok(n_bytes @ 1..) => self.tail.push(chunk.get(..n_bytes).unwrap_or_default()),
+                        Ok(n_bytes @ 1..) => {
+                            self.running.says(chunk.get(..n_bytes).unwrap_or_default());
+                        }
                         Ok(0) | Err(_) => self.stderr = None,
                     }
                 }
@@ -415,7 +325,7 @@ impl Watched {
         let (measure, patience) = match (wanted, self.measure) {
             (Wanted::Alive, _) => return None,
             (Wanted::Ended(grace), None) => {
-                self.stdin.close();
+                self.running.close_stdin();
                 (Measure::StdinClosed, Some(grace.after_stdin))
             }
             (Wanted::Ended(grace), Some(Measure::StdinClosed)) => {
@@ -466,7 +376,7 @@ impl Watched {
     }
 
     fn exited(&self, how: How, n_left: usize) -> Exited {
-        self.stdin.close();
+        self.running.close_stdin();
         Exited { how, after: self.measure, n_left }
     }
 
@@ -475,7 +385,7 @@ impl Watched {
         let mut chunk = [0; STDERR_READ_BYTES];
         let Some(stderr) = self.stderr.take() else { return };
         while let Ok(n_bytes @ 1..) = stderr.try_read(&mut chunk) {
-            self.tail.push(chunk.get(..n_bytes).unwrap_or_default());
+            self.running.says(chunk.get(..n_bytes).unwrap_or_default());
         }
     }
 }
@@ -504,15 +414,4 @@ async fn read_from(stderr: &mut Option<Receiver>, chunk: &mut [u8]) -> io::Resul
 fn with_sources(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
-}
-
-/// Returns the oldest child of a process.
-#[cfg(target_os = "linux")]
-fn child(parent: u32) -> Option<u32> {
-    crate::processes::first_child(parent)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn child(_parent: u32) -> Option<u32> {
-    None
 }

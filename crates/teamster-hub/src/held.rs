@@ -86,6 +86,14 @@ fn unchangeable(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Returns what starts programs by `launcher`, and notes them where the hub looks for what an earlier one left.
+pub fn supervisor(launcher: PathBuf, data: &Path) -> Supervisor {
+    let spawn: supervisor::Spawn = Arc::new(|name, task| {
+        tasks::spawn(name, task);
+    });
+    Supervisor::new(launcher, Launches::new(data.join("launches")), spawn)
+}
+
 /// Runs commands in directories where agents work.
 #[derive(Debug, Clone)]
 pub struct Held {
@@ -106,10 +114,7 @@ impl Held {
 
     /// The same, with a program that is the launcher.
     pub fn by_program(launcher: PathBuf, data: &Path, guarded: Guarded) -> Self {
-        let spawn: supervisor::Spawn = Arc::new(|name, task| {
-            tasks::spawn(name, task);
-        });
-        let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
+        let supervisor = supervisor(launcher, data);
         let programs = guarded.programs.clone();
         let launch = move |isolation: Isolation| {
             let id = format!("deputy-{:016x}", secret::nonce() >> 64);

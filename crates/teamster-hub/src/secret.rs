@@ -1,5 +1,7 @@
 //! Secrets: where randomness comes from, and how a token's secret is made and hashed.
 
+use std::sync::{Mutex, PoisonError};
+
 use sha2::{Digest, Sha256};
 use teamster_core::token::SecretHash;
 
@@ -21,7 +23,36 @@ const REDACTED: &str = "(redacted)";
 pub fn new_secret() -> String {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).unwrap_or_else(|error| no_randomness(error));
+    secret_of(bytes)
+}
+
+fn secret_of(bytes: [u8; 32]) -> String {
     format!("{MARK}{}", String::from(SecretHash(bytes)))
+}
+
+/// Makes secrets and other numbers that nobody can guess, of random numbers that it is given.
+pub struct Secrets(Mutex<Random>);
+
+impl Secrets {
+    pub fn new(random: Random) -> Self {
+        Self(Mutex::new(random))
+    }
+
+    /// Returns a secret as [`new_secret`] does.
+    pub fn secret(&self) -> String {
+        let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = [0; 32];
+        for part in bytes.chunks_exact_mut(8) {
+            part.copy_from_slice(&random().to_ne_bytes());
+        }
+        secret_of(bytes)
+    }
+
+    /// Returns a number that no other is like.
+    pub fn nonce(&self) -> u128 {
+        let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        u128::from(random()) << 64 | u128::from(random())
+    }
 }
 
 /// Returns a text without the secrets of tokens.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::serve::ListenerExt;
 use futures_util::future::OptionFuture;
+use teamster_agents::supervisor::own_program;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
@@ -23,7 +24,7 @@ use crate::api::{self, Api};
 use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{self, DataFiles, write_private};
-use crate::held::{Guarded, Held};
+use crate::held::{self, Guarded, Held};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::isolation::Standing;
 use crate::listen::{self, Connections, Limits};
@@ -121,11 +122,13 @@ pub async fn run(
     let queue = agents::Queue::new(handle.clone(), clock.clone(), configured.clone());
     let between = Arc::new(work::Between::new(handle.clone(), clock.clone(), &data)?);
     let standing = Standing::default();
+    let supervisor = Arc::new(held::supervisor(own_program()?, data.directory()));
     let runner = agents::Runner::new(agents::Setup {
         hub: handle.clone(),
         log: log.clone(),
         clock: clock.clone(),
-        data: data.clone(),
+        supervisor: supervisor.clone(),
+        random: secret::system_random(),
         guarded: guarded.clone(),
         url: file.url.clone(),
         configured: configured.clone(),
@@ -138,6 +141,7 @@ pub async fn run(
     let agents_stop = runner.stopper();
     let work = work::Work::new(work::Setup {
         hub: handle.clone(),
+        supervisor,
         data: data.clone(),
         guarded,
         configured: configured.clone(),

@@ -14,8 +14,8 @@ use teamster_agents::dialogue::Dialogue;
 use teamster_agents::drivers;
 use teamster_agents::launch::{self, Grace};
 use teamster_agents::lines::Lines;
+use teamster_agents::started::{self, Process, Started};
 use teamster_agents::stdin::Stdin;
-use teamster_agents::supervisor::{Process, Started};
 use teamster_agents::transcript::Transcriber;
 use teamster_core::agent::{self, Agent, AgentId, Ending, Outcome, Phase, SleepWhy, Status, Why};
 use teamster_core::conversation::How;
@@ -28,7 +28,6 @@ use teamster_core::{Caller, Command, State, Timestamp, drive};
 use teamster_log::Conversation;
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
-use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -203,7 +202,7 @@ struct Talk<'a> {
     isolation: agent::Isolation,
     /// How its process is ended.
     grace: Grace,
-    dialogue: Dialogue<Lines<Receiver>, Stdin>,
+    dialogue: Dialogue<Lines<started::Output>, Stdin>,
     transcript: Conversation,
     transcriber: Transcriber,
     /// The last record that it wrote.
@@ -313,6 +312,7 @@ impl Talk<'_> {
         let mut is_heard = true;
         let exited = loop {
             tokio::select! {
+                biased;
                 exited = &mut exited => break exited,
                 () = &mut at_once, if !is_killed => {
                     is_killed = true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use teamster_agents::agent::{Begin, Bridge, McpServer, Resume, Transport};
 use teamster_agents::drivers::{self, Preparation};
 use teamster_agents::launch::{Grace, Launch, Private, Terminate};
-use teamster_agents::supervisor::Started;
+use teamster_agents::started::Started;
 use teamster_core::agent::{Agent, Isolation};
 use teamster_core::role::Role;
 
@@ -16,7 +16,6 @@ use super::{Shared, worktree};
 use crate::config::{self, BRIDGE_TOKEN, BRIDGE_URL};
 use crate::isolation;
 use crate::programs::{self, Driver, Ends, Program};
-use crate::secret;
 use crate::settings::Mcp;
 
 /// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
@@ -81,7 +80,7 @@ async fn launch_here(
     }
     let model = role.model.as_deref();
     // Other hubs have agents of the same name, and what carries the id of a launch may be ended by whoever knows it.
-    let id = launch_id(agent, secret::nonce());
+    let id = launch_id(agent, shared.secrets.nonce());
     let launch = Launch::new(id, path, shared.isolation().await?);
     let mut launch = filled(launch, &program, model, &settings.mcp, &directory);
     if role.permissions.hold_back() {
@@ -124,7 +123,7 @@ async fn launch_there(
         team.iter().flat_map(|team| &team.pass).map(ToString::to_string).collect();
     let directory = super::workplace(&state, agent);
     for _ in 0..remote::PORTS_TRIED_MAX {
-        let nonce = secret::nonce();
+        let nonce = shared.secrets.nonce();
         let port = remote::port(nonce);
         let url = format!("http://127.0.0.1:{port}");
         let id = format!("{nonce:032x}");
@@ -215,7 +214,7 @@ fn beginning(
             spent_micros: agent.used.microdollars,
         }),
         model: role.model.as_deref().map(str::to_owned),
-        nonce: secret::nonce(),
+        nonce: shared.secrets.nonce(),
         asks: role.permissions.hold_back(),
         reports,
         cannot_resume: program.is_some_and(|known| !known.program.load_session),

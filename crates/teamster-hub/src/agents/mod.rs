@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use teamster_agents::isolation::Isolation;
-use teamster_agents::launches::{self, Launches, Leftover};
-use teamster_agents::supervisor::{self, Supervisor};
+use teamster_agents::launches::Leftover;
+use teamster_agents::supervise::Supervise;
 use teamster_core::agent::{self, Agent, AgentId};
 use teamster_core::conversation;
 use teamster_core::permission::{self, Pattern};
@@ -57,11 +57,11 @@ use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
 pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
 use crate::clock::{self, Clock};
-use crate::config::DataFiles;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::isolation::{Found, Standing};
 use crate::programs::{Program, Programs};
+use crate::secret::Secrets;
 use crate::settings::{self, Configuration, Money, Required};
 use crate::work::Between;
 use crate::{outlive, secret, tasks};
@@ -76,7 +76,10 @@ pub struct Setup {
     pub hub: Handle,
     pub log: Arc<dyn Log>,
     pub clock: Arc<dyn Clock>,
-    pub data: DataFiles,
+    /// What runs their programs.
+    pub supervisor: Arc<dyn Supervise>,
+    /// What their tokens are made of.
+    pub random: secret::Random,
     pub guarded: Guarded,
     /// Where agents find the hub.
     pub url: String,
@@ -96,7 +99,8 @@ struct Shared {
     url: String,
     guarded: Guarded,
     configured: Arc<Configured>,
-    supervisor: Supervisor,
+    supervisor: Arc<dyn Supervise>,
+    secrets: Secrets,
     standing: Standing,
     live: Live,
     between: Arc<Between>,
@@ -117,18 +121,13 @@ pub struct Runner {
 
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, log, clock, data, guarded, url, configured, live, queue, .. } = setup;
-        let (between, standing) = (setup.between, setup.standing);
-        let launches = Launches::new(data.directory().join("launches"));
-        let leftovers = launches.end_leftovers(launches::PATIENCE)?;
+        let Setup { hub, log, clock, supervisor, random, guarded, url, configured, .. } = setup;
+        let Setup { live, queue, between, standing, .. } = setup;
+        let leftovers = supervisor.end_leftovers()?;
         for left in &leftovers {
             let Leftover { id, n_killed, n_left, .. } = left;
             tracing::warn!(id, n_killed, n_left, "found what an earlier hub had started");
         }
-        let spawn: supervisor::Spawn = Arc::new(|name, task| {
-            tasks::spawn(name, task);
-        });
-        let supervisor = Supervisor::new(supervisor::own_program()?, launches.clone(), spawn);
         configured.begin().await?;
         let shared = Arc::new(Shared {
             hub,
@@ -138,6 +137,7 @@ impl Runner {
             guarded,
             configured,
             supervisor,
+            secrets: Secrets::new(random),
             standing,
             live,
             between,
@@ -149,7 +149,7 @@ impl Runner {
         runner.note_ends(&leftovers).await;
         runner.interrupt_all("the hub ended while it worked").await;
         // Only now: what they tell is in the log.
-        launches.forget(&leftovers)?;
+        runner.shared.supervisor.forget(&leftovers)?;
         Ok(runner)
     }
 
@@ -178,6 +178,9 @@ impl Runner {
             let wait = self.admit().await;
             self.tell_waits().await;
             tokio::select! {
+                // A seed of the simulation must always play the same.
+                biased;
+                () = stop.cancelled() => return,
                 () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
                 () = hub.idlers().more() => {}
                 () = self.shared.resting.more() => {}
@@ -189,7 +192,6 @@ impl Runner {
                     Some(at) => self.shared.clock.sleep_until(at).await,
                     None => std::future::pending().await,
                 }} => {}
-                () = stop.cancelled() => return,
             }
         }
     }
@@ -262,7 +264,7 @@ impl Runner {
 
     /// Gives an agent its token and starts its program.
     async fn start(&self, id: &AgentId) -> bool {
-        let secret = secret::new_secret();
+        let secret = self.shared.secrets.secret();
         let admit = agent::Command::Admit { id: id.clone(), secret: secret::hash(&secret) };
         let done = match self.shared.hub.submit(Caller::hub(), Command::Agent(admit), None).await {
             Ok(done) => done,
@@ -386,6 +388,7 @@ impl Shared {
                 Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
                     tracing::warn!(why, "what became of an agent could not be recorded");
                     tokio::select! {
+                        biased;
                         () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
                         () = self.stop.cancelled() => return,
                     }
@@ -397,7 +400,7 @@ impl Shared {
     /// Returns what an agent's processes are held by, or why none may be started.
     async fn isolation(&self) -> Result<Isolation, String> {
         let (best, lacking) =
-            self.supervisor.strongest(&format!("probe-{:x}", secret::nonce())).await;
+            self.supervisor.strongest(&format!("probe-{:x}", self.secrets.nonce())).await;
         let wanted = self.configured.current().settings.isolation.clone();
         let is_required = wanted.require == Some(Required::Namespaces);
         let lacks_memory_limit = wanted.memory_mb.is_some() && !outlive::limits_memory();
@@ -415,6 +418,7 @@ impl Shared {
 async fn bring_answers(shared: Arc<Shared>) {
     loop {
         let tells = tokio::select! {
+            biased;
             tells = shared.hub.unheard().take() => tells,
             () = shared.stop.cancelled() => return,
         };

@@ -15,13 +15,12 @@ use teamster_agents::drivers::Preparation;
 use teamster_agents::launch::{Grace, Launch, PrivateFile, Terminate};
 use teamster_agents::lines::{Line, Lines};
 use teamster_agents::process;
-use teamster_agents::supervisor::{Process, Started};
+use teamster_agents::started::{Output, Process, Started};
 use teamster_core::State;
 use teamster_core::agent::{Agent, Phase};
 use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe::Receiver;
 
 use super::Shared;
 
@@ -297,7 +296,7 @@ async fn introduced(started: &mut Started, order: &[u8]) -> Result<PathBuf, Sile
     }
 }
 
-async fn next(lines: &mut Lines<Receiver>) -> Result<String, Silence> {
+async fn next(lines: &mut Lines<Output>) -> Result<String, Silence> {
     match lines.next().await {
         Ok(Some(Line::Whole(line))) => Ok(String::from_utf8_lossy(&line).into_owned()),
         Ok(Some(Line::TooLong)) => Err(Silence::Strange("a line without an end".to_owned())),

@@ -29,6 +29,7 @@ pub(super) async fn run(shared: &Shared) {
         // Or when the person says something else.
         let changed = changes.wait_for(|now| now.settings.transcripts != what);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(DAY) => {}
             _ = changed => {}
             () = shared.stop.cancelled() => return,

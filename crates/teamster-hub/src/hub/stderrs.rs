@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use teamster_agents::supervisor::Process;
+use teamster_agents::started::Process;
 use teamster_core::agent::AgentId;
 
 use crate::plain::cleaned;

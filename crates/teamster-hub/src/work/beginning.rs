@@ -54,6 +54,7 @@ impl Course<'_> {
                 break;
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
                 () = self.shared.stop.cancelled() => return,
             }
@@ -128,6 +129,7 @@ impl Course<'_> {
         let watch = hub.watch(&Topic::Run(self.name.clone()));
         let seen = self.drive(&hub.state());
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => true,
             () = watch.until(hub, |state| (self.drive(state) != seen).then_some(())) => false,
             () = self.shared.stop.cancelled() => false,

@@ -81,6 +81,7 @@ impl Course<'_> {
             ))
             .await;
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
                 () = self.shared.stop.cancelled() => {}
             }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use teamster_agents::supervise::Supervise;
 use teamster_core::drive::{self, Carried, Drive, Next, Terms};
 use teamster_core::item::{Item, Status};
 use teamster_core::iteration::Open;
@@ -48,6 +49,8 @@ const SUBJECT_CHARS_MAX: usize = 72;
 /// What runs are worked off with.
 pub struct Setup {
     pub hub: Handle,
+    /// What runs hooks and checks.
+    pub supervisor: Arc<dyn Supervise>,
     pub data: DataFiles,
     pub guarded: Guarded,
     pub configured: Arc<Configured>,
@@ -89,8 +92,8 @@ impl Stopper {
 impl Work {
     /// After whoever ends what an earlier hub left.
     pub fn new(setup: Setup) -> anyhow::Result<Self> {
-        let Setup { hub, data, guarded, configured, between } = setup;
-        let starter = Starter::new(&data, guarded)?;
+        let Setup { hub, supervisor, data, guarded, configured, between } = setup;
+        let starter = Starter::new(supervisor, guarded);
         let seals = Seals::read(&data)?;
         let stop = CancellationToken::new();
         let shared = Shared { hub, data, configured, starter, between, seals, stop };
@@ -115,8 +118,9 @@ impl Work {
                 }
             }
             tokio::select! {
-                () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
+                biased;
                 () = self.shared.stop.cancelled() => return,
+                () = watch.until(&hub, |state| (state.seq() != seen).then_some(())) => {}
             }
         }
     }
@@ -283,6 +287,7 @@ impl<'a> Course<'a> {
                 "another hub works a run off in this repository; this one waits until that is over";
             self.warn_once(says.to_owned()).await;
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
                 () = self.shared.stop.cancelled() => return None,
             }
@@ -423,6 +428,7 @@ impl<'a> Course<'a> {
             drive.is_some_and(|drive| drive.stops_now && !drive.is_over()).then_some(())
         };
         tokio::select! {
+            biased;
             done = &mut work => return done,
             () = watch.until(&self.shared.hub, is_cut) => stop.cancel(),
         }
@@ -453,6 +459,7 @@ impl<'a> Course<'a> {
                 Next::Wait => {
                     let watch = hub.watch(&Topic::Run(self.name.clone()));
                     tokio::select! {
+                        biased;
                         () = watch.until(hub, |state| (next(state) != Next::Wait).then_some(())) => {}
                         () = self.shared.stop.cancelled() => return,
                     }
@@ -464,6 +471,7 @@ impl<'a> Course<'a> {
                         agent.is_none_or(|agent| !agent.is_live()).then_some(())
                     });
                     tokio::select! {
+                        biased;
                         () = ended => {}
                         () = self.shared.stop.cancelled() => return,
                     }
@@ -500,6 +508,7 @@ impl<'a> Course<'a> {
                 Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
                     tracing::warn!(run = self.name.as_str(), why, "could not be recorded");
                     tokio::select! {
+                        biased;
                         () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
                         () = self.shared.stop.cancelled() => return false,
                     }

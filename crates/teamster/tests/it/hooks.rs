@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use teamster_agents::isolation::Isolation;
 use teamster_core::Timestamp;
 use teamster_hub::config::DataFiles;
-use teamster_hub::held::Guarded;
+use teamster_hub::held::{self, Guarded};
 use teamster_hub::settings::{self, Configuration, Sources};
 use teamster_hub::work::hooks::{Event, Hooks, How, Outcome, Ran, Starter, Trust, Values};
 use tempfile::TempDir;
@@ -36,7 +37,8 @@ impl World {
         }
         let data = place.path().join("data");
         let guarded = Guarded::new(&DataFiles::of(&data), None, None);
-        let starter = Starter::by(program(), &data, guarded.expect("the data is there"));
+        let supervisor = Arc::new(held::supervisor(program(), &data));
+        let starter = Starter::new(supervisor, guarded.expect("the data is there"));
         Self { place, starter, stop: CancellationToken::new() }
     }
 

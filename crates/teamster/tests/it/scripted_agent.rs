@@ -16,10 +16,9 @@ use teamster_agents::drivers::acp::Acp;
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launch::{Exited, How, Launch, Measure, Terminate};
 use teamster_agents::lines::{Line, Lines};
+use teamster_agents::started::{self, Process, Started};
 use teamster_agents::stdin::Stdin;
-use teamster_agents::supervisor::{Process, Started};
 use tempfile::TempDir;
-use tokio::net::unix::pipe::Receiver;
 
 use crate::hub::{DEADLINE, Hub, program};
 #[cfg(target_os = "linux")]
@@ -29,7 +28,7 @@ use crate::launcher::{World, long, short};
 /// Lines of more bytes are thrown away by whoever reads here.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-struct Output(Lines<Receiver>);
+struct Output(Lines<started::Output>);
 
 impl Source for Output {
     async fn next(&mut self) -> std::io::Result<Option<Said>> {

@@ -10,19 +10,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use teamster_agents::isolation::{Failure, Step};
 use teamster_agents::launch::{self, Exited, Grace, Launch, Terminate};
-use teamster_agents::launches::Launches;
-use teamster_agents::supervisor::{self, Process, Supervisor};
+use teamster_agents::started::{Output, Process, Started};
+use teamster_agents::supervise::Supervise;
+use teamster_agents::supervisor;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use super::{Event, Hook, Hooks, shown};
-use crate::config::DataFiles;
 use crate::fence::MARK;
 use crate::held::Guarded;
-use crate::{secret, tasks};
+use crate::secret;
 
 /// So much is kept of what a hook prints: its end, where programs say what went wrong.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024;
@@ -207,24 +207,13 @@ fn quoted(output: &str, is_cut: bool, n_bytes_max: usize) -> String {
 }
 
 /// Starts hooks.
-#[derive(Debug)]
 pub struct Starter {
-    supervisor: Supervisor,
+    supervisor: Arc<dyn Supervise>,
     guarded: Guarded,
 }
 
 impl Starter {
-    /// Makes one that notes its launches where the hub looks for those that an earlier one left.
-    pub fn new(data: &DataFiles, guarded: Guarded) -> std::io::Result<Self> {
-        Ok(Self::by(supervisor::own_program()?, data.directory(), guarded))
-    }
-
-    /// The same, with a program that is the launcher.
-    pub fn by(launcher: PathBuf, data: &Path, guarded: Guarded) -> Self {
-        let spawn: supervisor::Spawn = Arc::new(|name, task| {
-            tasks::spawn(name, task);
-        });
-        let supervisor = Supervisor::new(launcher, Launches::new(data.join("launches")), spawn);
+    pub fn new(supervisor: Arc<dyn Supervise>, guarded: Guarded) -> Self {
         Self { supervisor, guarded }
     }
 
@@ -255,7 +244,7 @@ impl Starter {
         variables: Vec<(OsString, OsString)>,
         hook: &Hook,
         directory: &Path,
-    ) -> Result<supervisor::Started, String> {
+    ) -> Result<Started, String> {
         let Some((program, args)) = hook.command.words().split_first() else {
             return Err("it has no command".into());
         };
@@ -339,7 +328,7 @@ impl Drop for KilledOnDrop {
 }
 
 async fn until_ended(
-    started: supervisor::Started,
+    started: Started,
     hook: &Hook,
     printed: &mut Printed,
     stop: &CancellationToken,
@@ -355,6 +344,7 @@ async fn until_ended(
     let mut exited = pin!(process.0.exited());
     let exited = loop {
         tokio::select! {
+            biased;
             exited = &mut exited => break exited,
             () = &mut time, if cut_short.is_none() => {
                 cut_short = Some(How::TimedOut);
@@ -370,16 +360,17 @@ async fn until_ended(
             },
         }
     };
-    take_last_words(&output, &mut chunk, printed);
+    take_last_words(&mut output, &mut chunk, printed);
     cut_short.unwrap_or_else(|| how(exited))
 }
 
 /// Takes what is left in the pipe, without waiting for its end, which a process that got away can delay.
-fn take_last_words(output: &Receiver, chunk: &mut [u8], printed: &mut Printed) {
+fn take_last_words(output: &mut Output, chunk: &mut [u8], printed: &mut Printed) {
     for _ in 0..LAST_READS_MAX {
-        match output.try_read(chunk) {
-            Ok(n_bytes @ 1..) => printed.push(chunk.get(..n_bytes).unwrap_or_default()),
-            Ok(0) | Err(_) => return,
+        // A task that has done much would be told to wait, though something is there.
+        match tokio::task::unconstrained(output.read(chunk)).now_or_never() {
+            Some(Ok(n_bytes @ 1..)) => printed.push(chunk.get(..n_bytes).unwrap_or_default()),
+            Some(Ok(0) | Err(_)) | None => return,
         }
     }
 }
