@@ -5,7 +5,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use teamster_agents::launches::MARK;
 
-use crate::settings::VARIABLES;
+/// The settings that a variable of the environment can change, and its name.
+pub const VARIABLES: [(&str, &str); 14] = [
+    ("program", "TEAMSTER_PROGRAM"),
+    ("pool.running", "TEAMSTER_POOL_RUNNING"),
+    ("pool.live", "TEAMSTER_POOL_LIVE"),
+    ("limits.depth", "TEAMSTER_LIMITS_DEPTH"),
+    ("limits.children", "TEAMSTER_LIMITS_CHILDREN"),
+    ("limits.total", "TEAMSTER_LIMITS_TOTAL"),
+    ("limits.turns", "TEAMSTER_LIMITS_TURNS"),
+    ("limits.wall_minutes", "TEAMSTER_LIMITS_WALL_MINUTES"),
+    ("limits.dollars", "TEAMSTER_LIMITS_DOLLARS"),
+    ("limits.tokens", "TEAMSTER_LIMITS_TOKENS"),
+    ("permissions.otherwise", "TEAMSTER_PERMISSIONS_OTHERWISE"),
+    ("mcp.fullAccessCategories", "TEAMSTER_MCP_FULL_ACCESS_CATEGORIES"),
+    ("mcp.streamTimeout", "TEAMSTER_MCP_STREAM_TIMEOUT"),
+    ("telemetry.otlp", "TEAMSTER_TELEMETRY_OTLP"),
+];
 
 /// The variable that sets the number of the allocator's arenas.
 pub const ALLOCATOR_VARIABLE: &str = "MALLOC_ARENA_MAX";

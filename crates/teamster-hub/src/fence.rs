@@ -28,7 +28,7 @@ const OPERATOR: &str = "operator";
 
 /// A text for an agent. There is no way to put a text into it without saying whose it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Prompt {
+pub struct Prompt {
     text: String,
     has_quotations: bool,
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use teamster_agents::agent::Tokens;
 
-use crate::settings::{self, Layer, Line, Money, Node, Origin, Problem};
+use crate::reading::{self, Layer, Line, Money, Node, Origin, Problem};
 
 /// What is built in.
 const BUILT_IN: &str = include_str!("../prices.toml");
@@ -68,7 +68,7 @@ fn is_date(rest: &str) -> bool {
 /// Returns the prices that are built in, as what a configuration file would say.
 pub(crate) fn built_in(problems: &mut Vec<Problem>) -> Node {
     let at = Origin::new(Layer::BuiltIn, "prices.toml");
-    settings::read_toml(BUILT_IN, &at, problems).unwrap_or_else(|| Node::table(at))
+    reading::read_toml(BUILT_IN, &at, problems).unwrap_or_else(|| Node::table(at))
 }
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 mod asks;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use teamster_agents::agent::{AtEnd, InUpdates, Reports};
 
-use crate::settings::{self, Layer, Mcp, Name, Node, Origin, Problem, Variable, Whole};
+use crate::reading::{self, Layer, Name, Node, Origin, Problem, Variable, Whole};
+use crate::sections::Mcp;
+use crate::system_programs::{is_program, on_path};
 
 pub use self::asks::Asks;
 
@@ -239,30 +240,6 @@ pub fn own_file() -> Option<PathBuf> {
     std::env::current_exe().ok().filter(is_program)
 }
 
-fn is_program(path: &PathBuf) -> bool {
-    std::fs::metadata(path)
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns the file that a command means.
-pub(crate) fn on_path(command: &str, search_path: &[PathBuf]) -> Option<PathBuf> {
-    let command = Path::new(command);
-    if command.is_absolute() {
-        return Some(command.to_owned()).filter(is_program);
-    }
-    candidates(command, search_path).next()
-}
-
-/// Returns the files that a name can mean, in the order in which they are searched.
-pub(crate) fn candidates(
-    name: impl AsRef<Path>,
-    search_path: &[PathBuf],
-) -> impl Iterator<Item = PathBuf> {
-    // A directory that depends on where we are could be anybody's.
-    let directories = search_path.iter().filter(|directory| directory.is_absolute());
-    directories.map(move |directory| directory.join(&name)).filter(is_program)
-}
-
 impl Program {
     /// Returns the file to start, looked for in `search_path`.
     pub fn find(&self, search_path: &[PathBuf]) -> Option<PathBuf> {
@@ -383,7 +360,7 @@ impl Programs {
 /// Returns the programs that are built in, as what a configuration file would say.
 pub(crate) fn built_in(problems: &mut Vec<Problem>) -> Node {
     let at = Origin::new(Layer::BuiltIn, "programs.toml");
-    settings::read_toml(BUILT_IN, &at, problems).unwrap_or_else(|| Node::table(at))
+    reading::read_toml(BUILT_IN, &at, problems).unwrap_or_else(|| Node::table(at))
 }
 
 /// Takes programs out that say how they run but not what to run.

@@ -7,10 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{
-    self, Categories, GrantWord, Guard, Layer, Limits, Line, Name, Node, Origin, Permissions,
-    Problem, Settings, Value,
-};
+use crate::programs::Programs;
+use crate::reading::{self, GrantWord, Layer, Line, Name, Node, Origin, Problem, Value};
+use crate::sections::{Categories, Guard, Limits, Mcp, Permissions};
 
 /// What is built in.
 const BUILT_IN: [(&str, &str); 4] = [
@@ -176,6 +175,18 @@ pub(crate) struct Said<'a> {
     pub(crate) file: &'a Node,
 }
 
+/// What holds for every role that says nothing else.
+#[derive(Clone, Copy)]
+pub(crate) struct General<'a> {
+    pub(crate) program: Option<&'a Name>,
+    pub(crate) programs: &'a Programs,
+    pub(crate) categories: &'a Categories,
+    pub(crate) mcp: &'a Mcp,
+    pub(crate) limits: &'a Limits,
+    pub(crate) permissions: &'a Permissions,
+    pub(crate) guard: &'a Guard,
+}
+
 /// A role as far as it is known.
 struct Draft {
     fields: Node,
@@ -188,7 +199,7 @@ struct Draft {
 /// Lays what all layers say over one another.
 pub(crate) fn read(
     said: &[Said<'_>],
-    settings: &Settings,
+    general: General<'_>,
     users_limits: &Limits,
     problems: &mut Vec<Problem>,
 ) -> Roles {
@@ -205,13 +216,13 @@ pub(crate) fn read(
     }
     let roles = drafts.into_iter().filter_map(|(name, mut draft)| {
         let mut fields = Node::table(draft.fields.at.clone());
-        let limits = serde_json::to_value(&settings.limits).unwrap_or_default();
+        let limits = serde_json::to_value(general.limits).unwrap_or_default();
         fields.insert("limits", Node::of(&draft.fields.at, limits));
-        let general = [
-            ("permissions", serde_json::to_value(&settings.permissions).unwrap_or_default()),
-            ("guard", serde_json::to_value(&settings.guard).unwrap_or_default()),
+        let tables = [
+            ("permissions", serde_json::to_value(general.permissions).unwrap_or_default()),
+            ("guard", serde_json::to_value(general.guard).unwrap_or_default()),
         ];
-        for (key, value) in &general {
+        for (key, value) in &tables {
             fields.insert(key, Node::of(&draft.fields.at, value.clone()));
         }
         let is_projects = |node: &Node| node.at.layer == Layer::Project;
@@ -224,14 +235,14 @@ pub(crate) fn read(
         fields.merge(draft.fields);
         if let Some(at) = draft.projects.take() {
             let mut own = Node::table(at.clone());
-            for (key, value) in general {
+            for (key, value) in tables {
                 own.insert(key, Node::of(&at, value));
             }
             draft.users.into_iter().for_each(|users| own.merge(users));
-            let users = Users { settings, limits: users_limits, own: &own, says };
+            let users = Users { general, limits: users_limits, own: &own, says };
             keep_to_projects(&name, &mut fields, &at, &users, problems);
         }
-        let role = role(name.clone(), fields, settings, problems)?;
+        let role = role(name.clone(), fields, general, problems)?;
         Some((name, role))
     });
     Roles(roles.collect())
@@ -242,7 +253,7 @@ fn lay_files(said: &Said<'_>, drafts: &mut BTreeMap<Name, Draft>, problems: &mut
     let Some(directory) = said.directory else { return };
     let is_project = said.layer == Layer::Project;
     let below = if is_project { PROJECTS_DIRECTORY } else { USERS_DIRECTORY };
-    for path in settings::markdown_files(&directory.join(below)) {
+    for path in reading::markdown_files(&directory.join(below)) {
         let at = Origin::new(said.layer, &path.to_string_lossy());
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let Some(name) = Name::parse(&stem) else {
@@ -250,7 +261,7 @@ fn lay_files(said: &Said<'_>, drafts: &mut BTreeMap<Name, Draft>, problems: &mut
             problems.push(Problem::new(&at, says));
             continue;
         };
-        let text = match settings::read_text(&path, is_project.then_some(directory)) {
+        let text = match reading::read_text(&path, is_project.then_some(directory)) {
             Ok(text) => text.unwrap_or_default(),
             Err(says) => {
                 problems.push(Problem::new(&at, says));
@@ -304,7 +315,7 @@ fn role_file(stem: &str, text: &str, at: &Origin, problems: &mut Vec<Problem>) -
         problems.push(left_out(1, says));
         return None;
     };
-    let mut fields = match settings::read_yaml(front, 2, at) {
+    let mut fields = match reading::read_yaml(front, 2, at) {
         Ok(fields) if matches!(fields.value, Value::Table(_)) => fields,
         Ok(fields) => {
             problems
@@ -317,7 +328,7 @@ fn role_file(stem: &str, text: &str, at: &Origin, problems: &mut Vec<Problem>) -
         }
     };
     fields.at = at.line(1);
-    let _: RoleFields = settings::sound(&mut fields, problems);
+    let _: RoleFields = reading::sound(&mut fields, problems);
     check_name(stem, &mut fields, problems);
     if let Some(second) = fields.take("prompt") {
         problems
@@ -355,7 +366,7 @@ fn check_name(name: &str, fields: &mut Node, problems: &mut Vec<Problem>) {
 
 /// What the user allows, beside what the project says.
 struct Users<'a> {
-    settings: &'a Settings,
+    general: General<'a>,
     limits: &'a Limits,
     /// What the role would be without the project, as far as that is said.
     own: &'a Node,
@@ -366,7 +377,7 @@ struct Users<'a> {
 impl Users<'_> {
     /// Says whether a project's role of this category may have what `word` allows.
     fn let_projects_have(&self, category: &str, word: &str) -> bool {
-        let full_access = &self.settings.mcp.full_access_categories;
+        let full_access = &self.general.mcp.full_access_categories;
         let may_draft = full_access.iter().any(|full| full.as_str() == category);
         match word.split_once(':').map_or(word, |(set, _)| set) {
             "main" | "self" | "metrics" => false,
@@ -452,13 +463,13 @@ fn keep_to_projects(
 fn role(
     name: Name,
     mut fields: Node,
-    settings: &Settings,
+    general: General<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Role> {
     let at = |key: &str| fields.member(key).map_or(&fields.at, |node| &node.at).clone();
     let (category_at, program_at, prompt_at) = (at("category"), at("program"), at("prompt"));
     let from = fields.at.clone();
-    let fields: RoleFields = settings::sound(&mut fields, problems);
+    let fields: RoleFields = reading::sound(&mut fields, problems);
 
     let prompt = fields.prompt.filter(|prompt| !prompt.trim().is_empty());
     let Some(prompt) = prompt else {
@@ -466,7 +477,7 @@ fn role(
             .push(Problem::new(&prompt_at, format!("roles.{name}: has no prompt and is left out")));
         return None;
     };
-    let Categories(categories) = &settings.categories;
+    let Categories(categories) = general.categories;
     let category = fields.category.filter(|category| {
         let is_known = categories.contains_key(category);
         if !is_known {
@@ -481,7 +492,7 @@ fn role(
     });
     let category = category.unwrap_or_else(|| Name::known(DEFAULT_CATEGORY));
     if let Some(Err(says)) =
-        fields.program.as_ref().map(|name| settings.programs.find(name.as_str()))
+        fields.program.as_ref().map(|name| general.programs.find(name.as_str()))
     {
         problems.push(Problem::new(&program_at, format!("roles.{name}.program: {says}")));
     }
@@ -489,14 +500,14 @@ fn role(
         description: fields.description.map(|line| line.to_string()).unwrap_or_default(),
         stall_s: categories.get(&category).cloned().unwrap_or_default().stall_s.get(),
         tool_stall_s: categories.get(&category).cloned().unwrap_or_default().tool_stall_s.get(),
-        has_full_access: settings.mcp.full_access_categories.contains(&category),
+        has_full_access: general.mcp.full_access_categories.contains(&category),
         category,
-        program: fields.program.or_else(|| settings.program.clone()),
+        program: fields.program.or_else(|| general.program.cloned()),
         model: fields.model.map(|model| model.to_string()),
         tools: fields.tools,
-        limits: fields.limits.unwrap_or_else(|| settings.limits.clone()),
-        permissions: fields.permissions.unwrap_or_else(|| settings.permissions.clone()),
-        guard: fields.guard.unwrap_or_else(|| settings.guard.clone()),
+        limits: fields.limits.unwrap_or_else(|| general.limits.clone()),
+        permissions: fields.permissions.unwrap_or_else(|| general.permissions.clone()),
+        guard: fields.guard.unwrap_or_else(|| general.guard.clone()),
         reach: fields.reach.unwrap_or_default(),
         cwd: fields.cwd.map(|cwd| PathBuf::from(cwd.as_str())),
         prompt,

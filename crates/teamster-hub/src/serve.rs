@@ -134,7 +134,7 @@ pub async fn run(
         configured: configured.clone(),
         live: live.clone(),
         queue: queue.clone(),
-        between: between.clone(),
+        of_runs: between.clone(),
         standing: standing.clone(),
     })
     .await?;

@@ -2,10 +2,9 @@
 //! name into a directory that is searched earlier; and again if one is gone, as after an upgrade.
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use crate::programs::candidates;
 
 /// Where the hub's own programs are.
 #[derive(Debug, Clone)]
@@ -95,6 +94,31 @@ fn is_out_of_reach(path: &Path) -> bool {
         }
         Err(_) => false,
     })
+}
+
+/// Says whether this is a file that can be run.
+pub(crate) fn is_program(path: &PathBuf) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns the file that a command means.
+pub(crate) fn on_path(command: &str, search_path: &[PathBuf]) -> Option<PathBuf> {
+    let command = Path::new(command);
+    if command.is_absolute() {
+        return Some(command.to_owned()).filter(is_program);
+    }
+    candidates(command, search_path).next()
+}
+
+/// Returns the files that a name can mean, in the order in which they are searched.
+pub(crate) fn candidates(
+    name: impl AsRef<Path>,
+    search_path: &[PathBuf],
+) -> impl Iterator<Item = PathBuf> {
+    // A directory that depends on where we are could be anybody's.
+    let directories = search_path.iter().filter(|directory| directory.is_absolute());
+    directories.map(move |directory| directory.join(&name)).filter(is_program)
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     let is_done = matches!(&came, Came::To(outcome) if outcome.ending == Ending::Completed);
     if was_started
         && !is_done
-        && let Some(left) = shared.between.left(agent).await
+        && let Some(left) = shared.of_runs.left(agent).await
     {
         shared.tell_hub(left).await;
     }
@@ -156,9 +156,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
 
 /// Has recorded what others have changed in its files since it last had a process.
 async fn settle(shared: &Shared, agent: &Agent) -> Result<(), String> {
-    let settled = shared.between.settle(agent).await;
-    let settled = settled.map_err(|error| format!("its files could not be looked at: {error}"))?;
-    for command in settled {
+    for command in shared.of_runs.settle(agent).await? {
         shared.tell_hub(command).await;
     }
     Ok(())
@@ -822,10 +820,7 @@ impl Talk<'_> {
     /// Returns what it is to do; in an iteration of a run, that is what is known of the run now.
     fn task(&self) -> Prompt {
         let state = self.shared.hub.state();
-        let of_run = self.agent.draft.run.as_ref().and_then(|run| {
-            let open = state.runs.get(run).iterations.of(&self.agent.id.principal())?.clone();
-            crate::work::prompt::of_iteration(&state, run, &open)
-        });
+        let of_run = self.shared.of_runs.prompt(&state, self.agent);
         of_run.unwrap_or_else(|| drafted(self.agent))
     }
 

@@ -11,12 +11,13 @@ use teamster_core::agent::{Agent, Isolation};
 use teamster_core::role::Role;
 
 use super::missing::missing;
-use super::remote::{self, NotThere, Ssh};
+use super::remote::{self, NotThere};
 use super::{Shared, worktree};
 use crate::config::{self, BRIDGE_TOKEN, BRIDGE_URL};
 use crate::isolation;
 use crate::programs::{self, Driver, Ends, Program};
 use crate::settings::Mcp;
+use crate::ssh::Ssh;
 
 /// How long a program may take until it can be prompted: the slowest known takes 24 s on a loaded machine.
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);

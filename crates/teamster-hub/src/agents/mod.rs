@@ -14,6 +14,7 @@ mod launching;
 mod live;
 mod missing;
 mod model;
+mod of_runs;
 mod outcome;
 mod queue;
 mod redacting;
@@ -50,6 +51,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::check::{Checked, Reached, check, probe};
 pub use self::live::Live;
+pub use self::of_runs::OfRuns;
 use self::queue::InLine;
 pub use self::queue::{Queue, Waits};
 pub use self::reload::Configured;
@@ -63,7 +65,6 @@ use crate::isolation::{Found, Standing};
 use crate::programs::{Program, Programs};
 use crate::secret::Secrets;
 use crate::settings::{self, Configuration, Money, Required};
-use crate::work::Between;
 use crate::{outlive, secret, tasks};
 
 /// How long a command is waited for that could not be stored, before it is tried again.
@@ -86,7 +87,7 @@ pub struct Setup {
     pub configured: Arc<Configured>,
     pub live: Live,
     pub queue: Queue,
-    pub between: Arc<Between>,
+    pub of_runs: Arc<dyn OfRuns>,
     /// Where it is said how agents are isolated.
     pub standing: Standing,
 }
@@ -103,7 +104,7 @@ struct Shared {
     secrets: Secrets,
     standing: Standing,
     live: Live,
-    between: Arc<Between>,
+    of_runs: Arc<dyn OfRuns>,
     resting: Arc<Resting>,
     /// What agents of runs told of the cost of turns that are under way.
     told: Mutex<BTreeMap<AgentId, u64>>,
@@ -122,7 +123,7 @@ pub struct Runner {
 impl Runner {
     pub async fn new(setup: Setup) -> anyhow::Result<Self> {
         let Setup { hub, log, clock, supervisor, random, guarded, url, configured, .. } = setup;
-        let Setup { live, queue, between, standing, .. } = setup;
+        let Setup { live, queue, of_runs, standing, .. } = setup;
         let leftovers = supervisor.end_leftovers()?;
         for left in &leftovers {
             let Leftover { id, n_killed, n_left, .. } = left;
@@ -140,7 +141,7 @@ impl Runner {
             secrets: Secrets::new(random),
             standing,
             live,
-            between,
+            of_runs,
             resting: queue.resting.clone(),
             told: Mutex::default(),
             stop: CancellationToken::new(),
@@ -315,7 +316,7 @@ impl Runner {
                 // Whatever it did after it was last heard of, nobody can tell from what others did.
                 None => retention::last_heard(&*self.shared.log, &agent.id).await,
             };
-            if let Some(command) = self.shared.between.lost(agent, at) {
+            if let Some(command) = self.shared.of_runs.lost(agent, at) {
                 self.shared.tell_hub(command).await;
             }
         }

@@ -19,6 +19,7 @@ use self::files::Files;
 use super::{TRY_AGAIN_AFTER, teams};
 use crate::config::{self, DataFiles};
 use crate::hub::Handle;
+use crate::reading;
 use crate::settings::{self, Configuration, FILE_NAME, Problem};
 
 /// Files are read when nothing has happened to them for so long: a program that saves several, or one in pieces, is let
@@ -243,5 +244,5 @@ fn shown(problem: &Problem) -> String {
 
 /// Problems are the same wherever they have moved to in their file.
 fn known(problems: &[String]) -> BTreeSet<String> {
-    problems.iter().map(|problem| settings::without_line(problem)).collect()
+    problems.iter().map(|problem| reading::without_line(problem)).collect()
 }

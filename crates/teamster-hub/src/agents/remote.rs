@@ -23,6 +23,7 @@ use teamster_mcp::Hub as _;
 use tokio::io::AsyncWriteExt;
 
 use super::Shared;
+use crate::ssh::Ssh;
 
 /// What runs the program there.
 const SCRIPT: &str = include_str!("remote.sh");
@@ -64,65 +65,15 @@ const OPTIONS: [&str; 9] = [
 ];
 /// Variables of the hub that `ssh` itself needs to prove who we are.
 const SSH_VARIABLES: [&str; 2] = ["SSH_AUTH_SOCK", "KRB5CCNAME"];
-/// Options of `ssh` that are followed by a value.
-const WITH_VALUE: &str = "BbcDEeFIiJLlmOoPpQRSWw";
-/// Options with which `ssh` would not run what it is told, or not talk to us.
-const NOT_OURS: &str = "fGMNnOQsTtVW";
 
-/// What `ssh` is told about a machine: its own arguments, the last of which is the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ssh {
-    options: Vec<String>,
-    host: String,
-}
-
-impl Ssh {
-    /// Reads `ssh -p 2222 ann@box`; the first word may be left out. There is no shell, so there are no quotes.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut words: Vec<&str> = text.split_whitespace().collect();
-        if words.first() == Some(&"ssh") {
-            words.remove(0);
-        }
-        if text.chars().any(|c| c.is_control()) {
-            return Err("it has control characters".to_owned());
-        }
-        let mut n_options = 0;
-        while let Some(letters) = words.get(n_options).and_then(|word| word.strip_prefix('-')) {
-            n_options += 1;
-            let own = letters.find(|c| NOT_OURS.contains(c));
-            let valued = letters.find(|c| WITH_VALUE.contains(c));
-            match (own, valued) {
-                (Some(own), valued) if valued.is_none_or(|valued| own <= valued) => {
-                    return Err(format!("ssh cannot be told -{letters} here"));
-                }
-                (_, Some(at)) if at + 1 == letters.len() => n_options += 1,
-                _ => {}
-            }
-        }
-        match words.get(n_options..) {
-            Some([host]) if !host.is_empty() => Ok(Self {
-                options: words[..n_options].iter().map(|word| (*word).to_owned()).collect(),
-                host: (*host).to_owned(),
-            }),
-            Some([_, ..]) => Err("there is something after the host".to_owned()),
-            _ => Err("it names no host".to_owned()),
-        }
-    }
-
-    /// Returns what a person can try.
-    fn shown(&self) -> String {
-        let words = self.options.iter().map(String::as_str).chain([self.host.as_str(), "true"]);
-        format!("ssh {}", words.collect::<Vec<_>>().join(" "))
-    }
-
-    fn arguments(&self, port: u16, hub: &str) -> Vec<OsString> {
-        let ours = ["-T", "-a", "-x"].map(str::to_owned).into_iter();
-        let ours = ours.chain(OPTIONS.iter().flat_map(|option| ["-o".into(), (*option).into()]));
-        let forward = ["-R".to_owned(), format!("127.0.0.1:{port}:{hub}")];
-        let theirs = self.options.iter().cloned();
-        let last = ["--".to_owned(), self.host.clone(), BOOTSTRAP.to_owned()];
-        ours.chain(forward).chain(theirs).chain(last).map(Into::into).collect()
-    }
+/// Returns what `ssh` is started with.
+fn arguments(ssh: &Ssh, port: u16, hub: &str) -> Vec<OsString> {
+    let ours = ["-T", "-a", "-x"].map(str::to_owned).into_iter();
+    let ours = ours.chain(OPTIONS.iter().flat_map(|option| ["-o".into(), (*option).into()]));
+    let forward = ["-R".to_owned(), format!("127.0.0.1:{port}:{hub}")];
+    let theirs = ssh.options.iter().cloned();
+    let last = ["--".to_owned(), ssh.host.clone(), BOOTSTRAP.to_owned()];
+    ours.chain(forward).chain(theirs).chain(last).map(Into::into).collect()
 }
 
 /// Returns where an agent runs, if not here: where the team is that it speaks for, or that whoever drafted it speaks for.
@@ -238,7 +189,7 @@ pub(super) async fn start(
 ) -> Result<(Started, PathBuf), NotThere> {
     let text = order.text().map_err(NotThere::Because)?;
     let hub = shared.url.strip_prefix("http://").unwrap_or(&shared.url);
-    launch.args = order.ssh.arguments(port, hub);
+    launch.args = arguments(order.ssh, port, hub);
     launch.passed_on = SSH_VARIABLES.map(str::to_owned).to_vec();
     shared.guarded.keep(&mut launch);
     let started = shared.supervisor.launch(launch).await;

@@ -26,7 +26,7 @@ use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
 use crate::held::Held;
 use crate::work::ForgetProblem;
-use crate::{agents, programs};
+use crate::{agents, system_programs};
 
 /// As many items, notes and iterations as are shown of a run, the newest or most urgent.
 const ITEMS_SHOWN: usize = 500;
@@ -462,7 +462,7 @@ fn can_check(api: &Api, words: &[String], directory: &FilePath) -> Result<(), Pr
     let Some(program) = words.first() else { return Ok(()) };
     let found = match program.contains('/') {
         true => directory.join(program).is_file(),
-        false => programs::on_path(program, api.configured.search_path()).is_some(),
+        false => system_programs::on_path(program, api.configured.search_path()).is_some(),
     };
     match found {
         true => Ok(()),

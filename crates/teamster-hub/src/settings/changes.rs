@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::tree::{Node, Value};
 use super::{Configuration, Settings};
+use crate::reading::{Node, Value};
 use crate::roles::Role;
 
 /// Tables whose members people name.

@@ -6,15 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use teamster_core::agent::Agent;
 use teamster_core::drive::{self, Drive, Terms};
 use teamster_core::iteration::{Left, Open};
-use teamster_core::{Command, RunName, Timestamp, run};
+use teamster_core::{Command, RunName, State, Timestamp, run};
 
 use super::git::{self, Anchors, Apart, GitError, Tree};
+use super::prompt;
+use crate::agents::OfRuns;
 use crate::clock::Clock;
 use crate::config::DataFiles;
+use crate::fence::Prompt;
 use crate::hub::Handle;
 
 /// Tells what agents of runs change from what others change.
@@ -61,36 +65,6 @@ impl Between {
         Ok(Self { hub, clock, seals: Seals::read(data)? })
     }
 
-    /// Returns what has to be recorded of an agent whose process is gone before its work is done, if anything.
-    pub(crate) async fn left(&self, agent: &Agent) -> Option<Command> {
-        let at = self.clock.now();
-        let state = self.hub.state();
-        let (name, drive, open) = shared(&state, agent)?;
-        let anchor = anchor(name, &format!("after-{}", open.worker));
-        let files = match self.tree(&drive.terms).await {
-            Ok(tree) => tree.base(&anchor).await,
-            Err(error) => Err(error),
-        };
-        // Then the times of the files have to say it.
-        let files = files.inspect_err(
-            |error| tracing::warn!(agent = %agent.id, %error, "the files cannot be looked at"),
-        );
-        let left = Left { incarnation: agent.incarnation, files: files.ok(), at };
-        Some(command(name, drive::Command::Leave { iteration: open.number, left }))
-    }
-
-    /// Returns what has to be recorded of an agent whose process ended at a moment that an earlier hub did not see.
-    pub(crate) fn lost(&self, agent: &Agent, at: Timestamp) -> Option<Command> {
-        let state = self.hub.state();
-        let (name, _, open) = shared(&state, agent)?;
-        // It was told nothing, so it did nothing.
-        if agent.ready_in != agent.incarnation {
-            return None;
-        }
-        let left = Left { incarnation: agent.incarnation, files: None, at };
-        Some(command(name, drive::Command::Leave { iteration: open.number, left }))
-    }
-
     /// Tells apart what was changed while an agent had no process. Returns what has to be recorded before it gets one, or
     /// before what it did is committed.
     pub(crate) async fn settle(&self, agent: &Agent) -> Result<Vec<Command>, GitError> {
@@ -124,11 +98,50 @@ impl Between {
     }
 }
 
+#[async_trait]
+impl OfRuns for Between {
+    fn prompt(&self, state: &State, agent: &Agent) -> Option<Prompt> {
+        let run = agent.draft.run.as_ref()?;
+        let open = state.runs.get(run).iterations.of(&agent.id.principal())?;
+        prompt::of_iteration(state, run, open)
+    }
+
+    async fn left(&self, agent: &Agent) -> Option<Command> {
+        let at = self.clock.now();
+        let state = self.hub.state();
+        let (name, drive, open) = shared(&state, agent)?;
+        let anchor = anchor(name, &format!("after-{}", open.worker));
+        let files = match self.tree(&drive.terms).await {
+            Ok(tree) => tree.base(&anchor).await,
+            Err(error) => Err(error),
+        };
+        // Then the times of the files have to say it.
+        let files = files.inspect_err(
+            |error| tracing::warn!(agent = %agent.id, %error, "the files cannot be looked at"),
+        );
+        let left = Left { incarnation: agent.incarnation, files: files.ok(), at };
+        Some(command(name, drive::Command::Leave { iteration: open.number, left }))
+    }
+
+    fn lost(&self, agent: &Agent, at: Timestamp) -> Option<Command> {
+        let state = self.hub.state();
+        let (name, _, open) = shared(&state, agent)?;
+        // It was told nothing, so it did nothing.
+        if agent.ready_in != agent.incarnation {
+            return None;
+        }
+        let left = Left { incarnation: agent.incarnation, files: None, at };
+        Some(command(name, drive::Command::Leave { iteration: open.number, left }))
+    }
+
+    async fn settle(&self, agent: &Agent) -> Result<Vec<Command>, String> {
+        let settled = Self::settle(self, agent).await;
+        settled.map_err(|error| format!("its files could not be looked at: {error}"))
+    }
+}
+
 /// Returns the iteration that an agent is in, if its files are also the user's.
-fn shared<'a>(
-    state: &'a teamster_core::State,
-    agent: &'a Agent,
-) -> Option<(&'a RunName, &'a Drive, &'a Open)> {
+fn shared<'a>(state: &'a State, agent: &'a Agent) -> Option<(&'a RunName, &'a Drive, &'a Open)> {
     let name = agent.draft.run.as_ref()?;
     let run = state.runs.get(name);
     let drive = run.drive.as_ref()?;

@@ -37,7 +37,7 @@ use crate::agents::{self, Configured};
 use crate::config::DataFiles;
 use crate::held::{Guarded, Held};
 use crate::hub::Handle;
-use crate::{settings, tasks};
+use crate::{reading, tasks};
 
 pub(crate) use forgetting::{Problem as ForgetProblem, forget};
 
@@ -442,8 +442,8 @@ impl<'a> Course<'a> {
         let _one_at_a_time = self.warns.lock().await;
         let state = self.shared.hub.state();
         let Some(drive) = self.drive(&state) else { return };
-        let same = settings::without_line(&says);
-        if !drive.warnings.iter().any(|warning| settings::without_line(&warning.says) == same) {
+        let same = reading::without_line(&says);
+        if !drive.warnings.iter().any(|warning| reading::without_line(&warning.says) == same) {
             self.tell(drive::Command::Warn { says }).await;
         }
     }

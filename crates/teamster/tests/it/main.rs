@@ -21,6 +21,7 @@ mod held;
 mod history;
 mod hooks;
 mod hostile;
+mod house;
 mod hub;
 mod hub_loop;
 mod in_process;

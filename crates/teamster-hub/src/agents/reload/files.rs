@@ -9,7 +9,8 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-use crate::settings::{FILE_NAME, Sources, markdown_files};
+use crate::reading::markdown_files;
+use crate::settings::{FILE_NAME, Sources};
 
 /// As many directories as are watched; more only if role files are links to as many places.
 const WATCHED_MAX: usize = 64;

@@ -5,41 +5,8 @@ use std::process::{Output, Stdio};
 use super::*;
 
 #[test]
-fn ssh_is_told_options_and_a_host_and_nothing_else() {
-    for (text, options, host) in [
-        ("box", &[][..], "box"),
-        ("ssh box", &[], "box"),
-        ("  ssh  -p 2222  -4 ann@box ", &["-p", "2222", "-4"], "ann@box"),
-        ("-F/etc/x -vi key box", &["-F/etc/x", "-vi", "key"], "box"),
-        ("-o ProxyJump=a,b box", &["-o", "ProxyJump=a,b"], "box"),
-        // What follows a letter that has a value is the value.
-        ("-lNancy box", &["-lNancy"], "box"),
-        ("ssh ssh", &[], "ssh"),
-    ] {
-        let options = options.iter().map(|word| (*word).to_owned()).collect();
-        let expected = Ssh { options, host: host.to_owned() };
-        assert_eq!(Ssh::parse(text), Ok(expected), "{text}");
-    }
-    for (text, why) in [
-        ("", "it names no host"),
-        ("ssh", "it names no host"),
-        ("ssh -p 2222", "it names no host"),
-        ("ssh -p", "it names no host"),
-        ("box reboot", "there is something after the host"),
-        ("box -p 22", "there is something after the host"),
-        ("-N box", "ssh cannot be told -N here"),
-        ("-vN box", "ssh cannot be told -vN here"),
-        ("-W x:1 box", "ssh cannot be told -W here"),
-        ("bo\u{7}x", "it has control characters"),
-        ("box\nx", "it has control characters"),
-    ] {
-        assert_eq!(Ssh::parse(text), Err(why.to_owned()), "{text:?}");
-    }
-}
-
-#[test]
 fn the_command_line_of_ssh_is_the_same_but_for_port_and_host() {
-    let words = Ssh::parse("ssh -p 2222 ann@box").unwrap().arguments(20_001, "127.0.0.1:4321");
+    let words = arguments(&Ssh::parse("ssh -p 2222 ann@box").unwrap(), 20_001, "127.0.0.1:4321");
     let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
     assert!(words.starts_with(&["-T", "-a", "-x", "-o", "BatchMode=yes"]), "{words:?}");
     assert!(words.ends_with(&["-p", "2222", "--", "ann@box", BOOTSTRAP]), "{words:?}");

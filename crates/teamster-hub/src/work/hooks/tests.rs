@@ -8,8 +8,8 @@ use teamster_core::Timestamp;
 use super::running::{OUTPUT_BYTES_MAX, PROMPT_BYTES_MAX, Printed};
 use super::*;
 use crate::config::DataFiles;
-use crate::settings::Sources;
 use crate::settings::tests::configured;
+use crate::settings::{Sources, Whole};
 
 /// Shows what is wrong with the files, then the user's hooks and the project's.
 fn check(files: &[(&str, &str)], expected: Expect) {

@@ -131,7 +131,7 @@ impl Node {
     }
 
     /// Puts `node` at the end of a path of keys, making the tables on the way.
-    pub(super) fn place(&mut self, path: &[&str], node: Self) {
+    pub(crate) fn place(&mut self, path: &[&str], node: Self) {
         let Some((key, rest)) = path.split_first() else {
             *self = node;
             return;
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    pub(super) fn find(&mut self, path: &[Step]) -> Option<&mut Self> {
+    pub(crate) fn find(&mut self, path: &[Step]) -> Option<&mut Self> {
         path.iter().try_fold(self, |node, step| match (&mut node.value, step) {
             (Value::Table(table), Step::Key(key)) => table.get_mut(key),
             (Value::List(list), Step::Index(index)) => list.get_mut(*index),
@@ -153,7 +153,7 @@ impl Node {
         })
     }
 
-    pub(super) fn remove(&mut self, path: &[Step]) -> Option<Self> {
+    pub(crate) fn remove(&mut self, path: &[Step]) -> Option<Self> {
         let (last, before) = path.split_last()?;
         match (&mut self.find(before)?.value, last) {
             (Value::Table(table), Step::Key(key)) => table.remove(key),
@@ -183,7 +183,7 @@ impl Node {
     }
 
     /// Collects what is not a table, each with its keys joined by dots.
-    pub(super) fn leaves<'a>(&'a self, before: &str, into: &mut Vec<(String, &'a Self)>) {
+    pub(crate) fn leaves<'a>(&'a self, before: &str, into: &mut Vec<(String, &'a Self)>) {
         match &self.value {
             Value::Table(table) => {
                 for (key, node) in table {

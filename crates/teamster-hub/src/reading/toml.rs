@@ -27,7 +27,7 @@ pub(crate) fn read(text: &str, at: &Origin, problems: &mut Vec<Problem>) -> Opti
 }
 
 /// Reads the value of a variable or flag. What is not TOML is text.
-pub(super) fn read_value(text: &str, at: &Origin) -> Node {
+pub(crate) fn read_value(text: &str, at: &Origin) -> Node {
     let plain = DeValue::parse(text).ok();
     let json = plain
         .map_or_else(|| text.into(), |value| File { text, at }.value(1, value.get_ref()).json());

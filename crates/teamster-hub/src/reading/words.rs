@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use teamster_core::grant::Grant;
 use teamster_core::permission::Pattern;
 
-use crate::agents::remote::Ssh;
+use crate::ssh::Ssh;
 
 /// A whole number with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
