@@ -3,10 +3,10 @@
 /// Defines an enum whose variants are words on the wire. The first variant is the default.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $first:ident = $first_word:literal $(, $(#[$doc:meta])* $variant:ident = $word:literal)* $(,)? }) => {
-        $(#[$meta])*
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
         )]
+        $(#[$meta])*
         pub enum $name {
             #[default]
             #[serde(rename = $first_word)]

@@ -451,7 +451,7 @@ impl State {
     }
 
     /// Says whether a call with this key would be recognised as made before.
-    pub(crate) fn remembers(&self, principal: &PrincipalName, key: &Key) -> bool {
+    pub fn remembers(&self, principal: &PrincipalName, key: &Key) -> bool {
         matches!(self.keys.recall(principal, key), Ok(Some(_)))
     }
 

@@ -103,12 +103,12 @@ pub enum Refusal {
     #[error("only an operator may create or revoke tokens; ask the person who runs the hub")]
     OperatorOnly,
     #[error(
-        "{principal} has a live token already ({id}); choose another --name, or --replace to end the old one"
+        "{principal} has a live token already ({id}); choose another `name`, or `replace` to end the old one"
     )]
     NameTaken { principal: PrincipalName, id: TokenId },
-    #[error("the name {0} belongs to the hub or its operator; choose another --name")]
+    #[error("the name {0} belongs to the hub or its operator; choose another `name`")]
     NameReserved(PrincipalName),
-    #[error("{0} is no team, but the name of the hub or its operator; choose another --team")]
+    #[error("{0} is no team, but the name of the hub or its operator; choose another `team`")]
     TeamReserved(TeamName),
     #[error("a token with this secret exists already; make a new secret")]
     SecretTaken,

@@ -7,9 +7,11 @@ mod configuration;
 mod conversations;
 mod questions;
 mod runs;
+mod serving;
 mod stands;
 pub mod teams;
 mod tells;
+mod tokens;
 mod top;
 mod waiting;
 
@@ -22,22 +24,21 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use teamster_api::{ApiError, Code, ErrorBody};
 use teamster_core::agent::Phase;
-use teamster_core::grant::{Grant, Grants};
+use teamster_core::grant::Grant;
 use teamster_core::record::Body;
 use teamster_core::spending::Spent;
-use teamster_core::token::{self, Kind, NewToken, Token};
+use teamster_core::token::{Kind, Token};
 use teamster_core::topic::Topic;
 use teamster_core::yak::Yak;
 use teamster_core::{Caller, Command, PrincipalName, RunName, TeamName, Timestamp, item, yak};
 use teamster_log::Log;
-use teamster_mcp::access::parse_grants;
-use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::door::http::{problem, wrong_method};
 use teamster_mcp::hub::{Done, Failure};
 use tokio::sync::watch;
@@ -47,7 +48,6 @@ use crate::agents::{Configured, Live, Queue};
 use crate::clock::Clock;
 use crate::hub::Handle;
 use crate::isolation::{Found, Standing};
-use crate::secret;
 use crate::telemetry::{self, Telemetry};
 
 /// What the routes need.
@@ -82,9 +82,6 @@ pub fn router(api: Api) -> Router {
     Router::new()
         .route("/api/status", get(status))
         .route("/api/isolation", get(isolation))
-        .route("/api/tokens", get(tokens).post(create_token))
-        .route("/api/tokens/{which}", delete(revoke_token))
-        .route("/api/tokens/{which}/grants", post(grant_token))
         .route("/api/log", get(log))
         .route("/api/yaks", get(yaks))
         .route("/api/yaks/{id}/labels", post(label_yak))
@@ -97,8 +94,9 @@ pub fn router(api: Api) -> Router {
         .merge(teams::routes())
         .merge(conversations::routes())
         .merge(tells::routes())
+        .merge(tokens::routes())
         .merge(top::routes())
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn(operators_only))
         .merge(metrics_route())
         .with_state(api)
@@ -111,8 +109,15 @@ async fn operators_only(
 ) -> Response {
     match token.kind {
         Kind::Operator => next.run(request).await,
-        Kind::Agent | Kind::Hub => problem(StatusCode::FORBIDDEN, "only an operator may do this"),
+        Kind::Agent | Kind::Hub => {
+            serving::problem(ApiError::new(Code::Forbidden, "only an operator may do this"))
+        }
     }
+}
+
+async fn no_such_method(method: Method) -> Response {
+    let says = format!("this path does not answer {method}; the Allow header says what it does");
+    serving::problem(ApiError::new(Code::MethodNotAllowed, says))
 }
 
 /// Returns the route that Prometheus reads.
@@ -139,7 +144,9 @@ struct Problem(StatusCode, String);
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        problem(self.0, &self.1)
+        let Self(status, says) = self;
+        let code = Code::of_status(status.as_u16());
+        (status, Json(ErrorBody { error: ApiError::new(code, says) })).into_response()
     }
 }
 
@@ -257,103 +264,6 @@ fn used(state: &teamster_core::State) -> Spent {
     let mut sum = Spent::default();
     state.agents.iter().for_each(|agent| sum.add_all(&agent.used));
     sum
-}
-
-async fn tokens(State(api): State<Api>) -> Json<Value> {
-    let state = api.hub.state();
-    Json(state.tokens.live().map(|token| shown(token)).collect())
-}
-
-fn shown(token: &Token) -> Value {
-    json!({
-        "id": token.id.to_string(), "name": token.principal, "kind": token.kind, "grants": token.grants.to_string(),
-        "run": token.run, "team": token.team, "created_at": token.created_at, "expires_at": token.expires_at,
-    })
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CreateToken {
-    /// Where it is left out, the agent is called after its token's number.
-    name: Option<String>,
-    grants: Vec<String>,
-    run: Option<String>,
-    team: Option<String>,
-    expires_in_s: Option<u32>,
-    #[serde(default)]
-    replace: bool,
-}
-
-async fn create_token(
-    State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
-    asked: Given<CreateToken>,
-) -> Answer {
-    let Json(asked) = asked?;
-    let secret = secret::new_secret();
-    let name =
-        asked.name.unwrap_or_else(|| format!("agent-{}", api.hub.state().tokens.next_id().0));
-    if name == DEFAULT_AGENT {
-        return Err(bad(
-            "the name agent belongs to the line that `teamster up` prints; choose another --name",
-        ));
-    }
-    let new = NewToken {
-        principal: PrincipalName::parse(&name).map_err(bad)?,
-        kind: Kind::Agent,
-        secret: secret::hash(&secret),
-        grants: grants(&asked.grants)?,
-        run: asked.run.as_deref().map(RunName::parse).transpose().map_err(bad)?,
-        team: asked.team.as_deref().map(TeamName::parse).transpose().map_err(bad)?,
-        expires_at: asked
-            .expires_in_s
-            .map(|seconds| Timestamp(api.clock.now().0 + i64::from(seconds) * 1_000)),
-    };
-    let done = submit(
-        &api,
-        &token,
-        Command::Token(token::Command::Create { new, replace: asked.replace }),
-    )
-    .await?;
-    let state = done.state;
-    let made = state.tokens.by_secret(&secret::hash(&secret)).ok_or_else(|| {
-        // Somebody revoked it between our answer and now.
-        Problem(StatusCode::GONE, "the token was revoked at once".into())
-    })?;
-    let mut answer = shown(made);
-    answer["secret"] = secret.into();
-    Ok(Json(answer))
-}
-
-fn grants(words: &[String]) -> Result<Grants, Problem> {
-    parse_grants(&Catalogue::new(), words).map_err(bad)
-}
-
-async fn grant_token(
-    State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
-    which: InPath,
-    words: Given<Vec<String>>,
-) -> Answer {
-    let (Path(which), Json(words)) = (which?, words?);
-    let grants = grants(&words)?;
-    let text = grants.to_string();
-    submit(&api, &token, Command::Token(token::Command::Grant { which: which.clone(), grants }))
-        .await?;
-    Ok(Json(json!({"which": which, "grants": text})))
-}
-
-async fn revoke_token(
-    State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
-    which: InPath,
-) -> Answer {
-    let Path(which) = which?;
-    let done =
-        submit(&api, &token, Command::Token(token::Command::Revoke { which: which.clone() }))
-            .await?;
-    let released = done.events.len().saturating_sub(1);
-    Ok(Json(json!({"revoked": which, "released_items": released})))
 }
 
 #[derive(Debug, Deserialize)]

@@ -276,6 +276,12 @@ impl DataFiles {
     }
 }
 
+impl From<&DataFiles> for teamster_api::Place {
+    fn from(data: &DataFiles) -> Self {
+        Self { directory: data.directory.clone(), starts_hub: data.call("up -d") }
+    }
+}
+
 /// Writes a file that only its owner may read, in one step: whoever opens it finds all of it or what was there before.
 pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     write(path, contents, 0o600)

@@ -3,7 +3,6 @@
 pub mod agents;
 pub mod api;
 pub(crate) mod beneath;
-pub mod client;
 pub mod clock;
 pub mod config;
 pub mod fence;

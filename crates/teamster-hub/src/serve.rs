@@ -21,7 +21,6 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::api::{self, Api};
-use crate::client::HubFile;
 use crate::clock::SystemClock;
 use crate::config::{self, DataFiles, write_private};
 use crate::held::{self, Guarded, Held};
@@ -32,6 +31,7 @@ use crate::project::Project;
 use crate::settings::Configuration;
 use crate::telemetry::{Sources, Telemetry, Traces};
 use crate::{agents, outlive, quotas, secret, tasks, work};
+use teamster_api::HubFile;
 
 /// How long connections may take to finish when the hub ends.
 const DOORS_PATIENCE: Duration = Duration::from_secs(5);
@@ -328,7 +328,7 @@ async fn ensure_token(
     kind: Kind,
     grants: Grants,
 ) -> anyhow::Result<()> {
-    if let Ok(secret) = crate::client::read_token(file)
+    if let Ok(secret) = teamster_api::read_token(file)
         && hub.state().tokens.by_secret(&secret::hash(&secret)).is_some()
     {
         return Ok(());

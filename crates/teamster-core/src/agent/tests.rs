@@ -395,7 +395,7 @@ fn nobody_takes_the_name_of_an_agent() {
         "hub",
         create,
         expect![
-            "refused: the name coder-3 belongs to the hub or its operator; choose another --name"
+            "refused: the name coder-3 belongs to the hub or its operator; choose another `name`"
         ],
     );
 }

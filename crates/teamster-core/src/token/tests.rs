@@ -36,14 +36,14 @@ fn tokens_are_made_by_operators_and_expire_by_themselves() {
         "hub",
         create("bob"),
         expect![
-            "refused: bob has a live token already (TOK-2); choose another --name, or --replace to end the old one"
+            "refused: bob has a live token already (TOK-2); choose another `name`, or `replace` to end the old one"
         ],
     );
     check(
         vec![],
         "hub",
         create("hub"),
-        expect!["refused: the name hub belongs to the hub or its operator; choose another --name"],
+        expect!["refused: the name hub belongs to the hub or its operator; choose another `name`"],
     );
     let short = NewToken { expires_at: Some(crate::Timestamp(4_000)), ..new_token("eve", 9) };
     let short = || AnyCommand::Token(Command::Create { new: short.clone(), replace: false });

@@ -27,10 +27,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::callers::Whose;
-use crate::client::shake_hands;
 use crate::clock;
 use crate::settings::CollectorUrl;
 use crate::tasks;
+use teamster_api::shake_hands;
 
 /// How long the collector may take for one batch.
 const PATIENCE: Duration = Duration::from_secs(5);

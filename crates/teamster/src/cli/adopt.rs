@@ -84,7 +84,7 @@ pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<(
 
 pub(super) async fn resume(data: &DataFiles, args: ResumeArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = teamster_hub::client::in_path(&args.id);
+    let id = teamster_api::in_path(&args.id);
     let body = json!({"prompt": args.prompt});
     let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await;
     let agent =

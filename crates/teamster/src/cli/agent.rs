@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::{connect_to_hub, dim, fitted, print, say};
+use teamster_api::{Client, in_path};
 use teamster_hub::api::ENDED_PAGE;
-use teamster_hub::client::{Client, in_path};
 use teamster_hub::config::DataFiles;
 use teamster_hub::isolation;
 use teamster_hub::settings::Money;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::{connect_to_hub, print, say};
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::settings::{self, Configuration, Sources};
 

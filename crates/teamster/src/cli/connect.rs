@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use http::Method;
 use rustix::fs::Access;
 use serde_json::{Value, json};
 use teamster_core::RunName;
@@ -18,7 +17,9 @@ use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
 use super::{connect_to_hub, own_team, print, say};
-use teamster_hub::client::{Client, in_path};
+use teamster_api::paths::ListTokens;
+use teamster_api::tokens::{Kind, NewToken, Token};
+use teamster_api::{Client, ListQuery};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::programs::own_file;
 
@@ -385,11 +386,15 @@ async fn http(
         // A token that cannot be written down would be of no use to anybody, so the file comes first.
         program.check(path, &Server::Http(Http { url: url.clone(), secret: "TOKEN".into() }))?;
     }
-    let asked = json!({
-        "name": about.name(), "grants": args.grant, "run": args.run, "team": about.team, "replace": args.replace,
-    });
-    let made = client.post("/api/tokens", &asked).await?;
-    let secret = made["secret"].as_str().context("the hub made no secret")?.to_owned();
+    let new = NewToken {
+        name: Some(about.name().into()),
+        grants: args.grant.clone(),
+        run: args.run.as_ref().map(ToString::to_string),
+        team: about.team.clone(),
+        expires_in_s: None,
+        replace: args.replace,
+    };
+    let secret = client.create_token(&new).await?.secret;
     Ok(Server::Http(Http { url, secret }))
 }
 
@@ -404,9 +409,9 @@ async fn end_old_token(
         return Ok(());
     }
     let name = about.name();
-    let tokens = client.get("/api/tokens").await?;
-    let is_old = |token: &Value| token["name"] == name && token["kind"] == "agent";
-    if !tokens.as_array().into_iter().flatten().any(is_old) {
+    let tokens = client.all::<ListTokens, _>(&ListQuery::default()).await?;
+    let is_old = |token: &Token| token.name == name && token.kind == Kind::Agent;
+    if !tokens.iter().any(is_old) {
         return Ok(());
     }
     if !about.args.replace {
@@ -416,7 +421,7 @@ async fn end_old_token(
         ));
         return Ok(());
     }
-    client.send(Method::DELETE, &format!("/api/tokens/{}", in_path(name)), None).await?;
+    client.revoke_token(name).await?;
     say(&format!("the token of {name} is revoked"));
     Ok(())
 }

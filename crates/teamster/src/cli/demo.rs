@@ -6,8 +6,8 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::{print, say};
+use teamster_api::Client;
 use teamster_hub::api::Line;
-use teamster_hub::client::Client;
 use teamster_hub::config::DataFiles;
 
 /// Returns the settings of the demonstration, which leaves nothing outside `directory`.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::print;
+use teamster_api::Client;
 use teamster_hub::api::teams::Shown;
-use teamster_hub::client::Client;
 use teamster_hub::config::DataFiles;
 use teamster_hub::isolation::ROOT;
 use teamster_hub::programs::Known;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::say;
-use teamster_hub::client::{Client, wait_until_gone};
+use teamster_api::{Client, wait_until_gone};
 use teamster_hub::config::DataFiles;
 
 pub(super) async fn run(data: &DataFiles) -> anyhow::Result<()> {

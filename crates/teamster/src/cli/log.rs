@@ -13,8 +13,8 @@ use teamster_core::{Event, hub};
 use teamster_log::{CommitId, Hash, Head, Log};
 
 use super::{dim, local_time, print, say};
+use teamster_api::Client;
 use teamster_hub::api::{Line, lines};
-use teamster_hub::client::Client;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]

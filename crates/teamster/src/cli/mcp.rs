@@ -13,7 +13,7 @@ use teamster_core::RunName;
 use teamster_mcp::door::lines::AS_HEADER;
 
 use super::{own_team, up};
-use teamster_hub::client::{Client, HubFile, read_token};
+use teamster_api::{Client, HubFile, read_token};
 use teamster_hub::config::{self, DataFiles};
 
 #[derive(Debug, clap::Args)]

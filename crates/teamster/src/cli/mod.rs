@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod down;
 mod export;
+mod flags;
 mod fork;
 mod launch;
 mod log;
@@ -39,7 +40,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use teamster_core::Timestamp;
 
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::{DataFiles, Place};
 
@@ -186,7 +187,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            say(&format!("error: {}", flags::in_flags(&error)));
             ExitCode::FAILURE
         }
     }
@@ -281,6 +282,11 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     stdout.write_all(b"\n")?;
     stdout.flush()?;
     Ok(())
+}
+
+/// Prints data as JSON, on one line.
+fn print_json(data: &impl serde::Serialize) -> anyhow::Result<()> {
+    print(&serde_json::to_string(data)?)
 }
 
 /// Prints a piece of data, without ending its line.

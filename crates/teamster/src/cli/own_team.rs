@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use teamster_hub::client::Client;
+use teamster_api::Client;
 
 /// The word for no team at all.
 const NONE: &str = "none";

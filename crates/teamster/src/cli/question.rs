@@ -120,7 +120,7 @@ fn settled(question: &Value) -> String {
 
 pub(super) async fn answer(data: &DataFiles, args: AnswerArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = teamster_hub::client::in_path(&args.id);
+    let id = teamster_api::in_path(&args.id);
     let body = json!({"word": args.answer, "note": args.note});
     let settled = client.post(&format!("/api/questions/{id}/answer"), &body).await?;
     if args.json {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::headless::{Follow, OnSignal};
 use super::screen::clean;
 use super::{connect_to_hub, fitted, print, say, up};
-use teamster_hub::client::{Client, in_path};
+use teamster_api::{Client, in_path};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::work::prompt;
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{print, say};
+use teamster_api::Client;
 use teamster_core::spending::Spent;
-use teamster_hub::client::Client;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]

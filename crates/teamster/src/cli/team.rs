@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::agent::in_our_words;
 use super::{connect_to_hub, print, say};
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ pub(super) struct CancelArgs {
 
 pub(super) async fn cancel(data: &DataFiles, args: CancelArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let path = format!("/api/tells/{}/cancel", teamster_hub::client::in_path(&args.message));
+    let path = format!("/api/tells/{}/cancel", teamster_api::in_path(&args.message));
     let answer = client.post(&path, &json!({})).await?;
     let is_cancelled = answer["cancelled"] == true;
     let id = word(&answer, "tellId");
@@ -183,5 +183,5 @@ pub(super) async fn teams(data: &DataFiles, args: TeamsArgs) -> anyhow::Result<(
     if args.once || !super::run::has_whole_terminal() {
         return table::print_once(&mut client).await;
     }
-    table::show(data, &mut client).await
+    table::show(&mut client).await
 }

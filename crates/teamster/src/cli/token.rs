@@ -1,12 +1,12 @@
 //! `teamster token`: who may call.
 
 use anyhow::{Context, bail};
-use http::Method;
-use serde_json::{Value, json};
+use teamster_api::paths::ListTokens;
+use teamster_api::tokens::{NewToken, Token};
+use teamster_api::{Client, ListQuery};
 use teamster_core::Timestamp;
 
-use super::{connect_to_hub, local_time, print, say};
-use teamster_hub::client::Client;
+use super::{connect_to_hub, local_time, print, print_json, say};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -79,22 +79,23 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
     let mut client = connect_to_hub(data).await?;
     match verb {
         Verb::Create(args) => {
-            let asked = json!({
-                "name": args.name.or(args.named), "grants": args.grant, "run": args.run, "team": args.team,
-                "expires_in_s": args.lifetime.as_deref().map(seconds).transpose()?, "replace": args.replace,
-            });
-            let made = client.post("/api/tokens", &asked).await?;
+            let new = NewToken {
+                name: args.name.or(args.named),
+                grants: args.grant,
+                run: args.run,
+                team: args.team.clone(),
+                expires_in_s: args.lifetime.as_deref().map(seconds).transpose()?,
+                replace: args.replace,
+            };
+            let made = client.create_token(&new).await?;
             if args.json {
-                return print(&made.to_string());
+                return print_json(&made);
             }
-            print(made["secret"].as_str().context("the hub made no secret")?)?;
-            let word = |name: &str| made[name].as_str().unwrap_or("?").to_owned();
+            print(&made.secret)?;
+            let Token { id, name, grants, .. } = &made.token;
             let team = args.team.as_ref().map(|team| format!(", of team {team}"));
             say(&format!(
-                "{} for {} ({}{}); it is shown only now",
-                word("id"),
-                word("name"),
-                word("grants"),
+                "{id} for {name} ({grants}{}); it is shown only now",
                 team.unwrap_or_default()
             ));
             if let Some(team) = &args.team {
@@ -102,22 +103,18 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
             }
         }
         Verb::List { json } => {
-            let tokens = client.get("/api/tokens").await?;
+            let tokens = client.all::<ListTokens, _>(&ListQuery::default()).await?;
             if json {
-                return print(&tokens.to_string());
+                return print_json(&tokens);
             }
             print(&table(&tokens))?;
         }
         Verb::Grant { which, grant } => {
-            let answer = client
-                .post(&format!("/api/tokens/{}/grants", path_part(&which)?), &json!(grant))
-                .await?;
-            say(&format!("{which} now has {}", answer["grants"].as_str().unwrap_or("?")));
+            let granted = client.grant_token(path_part(&which)?, &grant).await?;
+            say(&format!("{which} now has {}", granted.grants));
         }
         Verb::Revoke { which } => {
-            let path = format!("/api/tokens/{}", path_part(&which)?);
-            let answer = client.send(Method::DELETE, &path, None).await?;
-            let released = answer["released_items"].as_u64().unwrap_or(0);
+            let released = client.revoke_token(path_part(&which)?).await?.released_items;
             let released = if released == 0 {
                 String::new()
             } else {
@@ -140,28 +137,17 @@ pub(super) async fn warn_if_unknown(client: &mut Client, team: &str) -> anyhow::
     Ok(())
 }
 
-fn table(tokens: &Value) -> String {
-    let rows = tokens.as_array().into_iter().flatten().map(|token| {
-        let word = |name: &str| token[name].as_str().unwrap_or_default().to_owned();
-        let time = |name: &str| token[name].as_i64().map(|at| local_time(Timestamp(at)));
-        let bound = [("run", word("run")), ("team", word("team"))];
-        let mut rest: Vec<String> = bound
-            .into_iter()
-            .filter(|(_, name)| !name.is_empty())
-            .map(|(what, name)| format!("{what} {name}"))
-            .collect();
-        rest.extend(time("expires_at").map(|at| format!("until {at}")));
-        format!(
-            "{:<8} {:<20} {:<9} {:<20} {} {}",
-            word("id"),
-            word("name"),
-            word("kind"),
-            word("grants"),
-            time("created_at").unwrap_or_default(),
-            rest.join(", ")
-        )
-        .trim_end()
-        .to_owned()
+fn table(tokens: &[Token]) -> String {
+    let rows = tokens.iter().map(|token| {
+        let Token { id, name, kind, grants, run, team, created_at, expires_at } = token;
+        let mut rest: Vec<String> = Vec::new();
+        rest.extend(run.as_ref().map(|run| format!("run {run}")));
+        rest.extend(team.as_ref().map(|team| format!("team {team}")));
+        rest.extend(expires_at.map(|at| format!("until {}", local_time(Timestamp(at)))));
+        let created_at = local_time(Timestamp(*created_at));
+        let row =
+            format!("{id:<8} {name:<20} {kind:<9} {grants:<20} {created_at} {}", rest.join(", "));
+        row.trim_end().to_owned()
     });
     rows.collect::<Vec<_>>().join("\n")
 }

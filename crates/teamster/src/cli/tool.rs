@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use teamster_mcp::catalogue::{Catalogue, Entry, Set};
 
 use super::{connect_to_hub, print, say};
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::config::{DataFiles, Place};
 
 #[derive(Debug, clap::Args)]

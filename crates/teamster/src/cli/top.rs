@@ -14,8 +14,8 @@ use teamster_core::spending::Spent;
 
 use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, starts_hub, width};
 use super::{budget, connect_to_hub, print};
+use teamster_api::{Client, Lost};
 use teamster_hub::api::teams::Shown as Team;
-use teamster_hub::client::{Client, Lost};
 use teamster_hub::config::DataFiles;
 
 /// However much happens, people need to see it no more than four times a second.
@@ -100,7 +100,7 @@ pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
         let is_gone = gone.is_some();
         let more = async {
             if is_gone {
-                client.connect_again(data).await;
+                client.connect_again().await;
                 return fetch(&mut client, "/api/top").await;
             }
             tokio::time::sleep(PAUSE).await;

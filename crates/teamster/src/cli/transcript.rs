@@ -11,7 +11,7 @@ use teamster_core::Timestamp;
 use teamster_core::ids::TellId;
 
 use super::{connect_to_hub, put, say};
-use teamster_hub::client::{Client, in_path};
+use teamster_api::{Client, in_path};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 
@@ -165,7 +165,7 @@ pub(super) async fn run(data: &DataFiles, args: TranscriptArgs) -> anyhow::Resul
         (false, true) => Box::new(markdown::Markdown::new(&conversation)),
         (false, false) => Box::new(terminal::Terminal::new(&conversation)),
     };
-    let talk = Talk { data, client, conversation, look: &mut *look, since_ms, open: None };
+    let talk = Talk { client, conversation, look: &mut *look, since_ms, open: None };
     talk.show(args.follow).await
 }
 
@@ -175,7 +175,6 @@ fn say_lost() {
 
 /// A conversation that is being shown. Of what was shown it keeps nothing but the message under way.
 struct Talk<'a> {
-    data: &'a DataFiles,
     client: Client,
     conversation: Value,
     look: &'a mut dyn Look,
@@ -199,7 +198,7 @@ impl Talk<'_> {
                 let _ = write!(path, "&since_ms={since_ms}");
             }
             let page = match follow {
-                true => self.client.get_patiently(self.data, &path, say_lost).await?,
+                true => self.client.get_patiently(&path, say_lost).await?,
                 false => self.client.get(&path).await?,
             };
             let forgotten = page["forgotten"].as_u64().unwrap_or_default();

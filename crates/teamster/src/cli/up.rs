@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{print, say};
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::programs::own_file;
@@ -290,8 +290,8 @@ fn detach(
         told.recv()
     })?;
     if line.trim() == READY {
-        let hub = teamster_hub::client::HubFile::read(data)?
-            .context("the hub is ready but left no hub.json")?;
+        let hub =
+            teamster_api::HubFile::read(data)?.context("the hub is ready but left no hub.json")?;
         say(&format!(
             "teamster is up: {} (pid {}, messages in {})",
             hub.url,

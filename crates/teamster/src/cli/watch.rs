@@ -3,7 +3,7 @@
 use super::run::headless::{Follow, OnSignal, is_over};
 use super::run::{has_whole_terminal, show};
 use super::{connect_to_hub, say};
-use teamster_hub::client::in_path;
+use teamster_api::in_path;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]

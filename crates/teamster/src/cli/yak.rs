@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{connect_to_hub, print, say};
-use teamster_hub::client::Client;
+use teamster_api::Client;
 use teamster_hub::config::DataFiles;
 use teamster_hub::project::Project;
 

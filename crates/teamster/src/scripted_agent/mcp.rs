@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use teamster_hub::client::{failure, shake_hands, tool_call, tool_call_headers, tool_result};
+use teamster_api::{failure, shake_hands, tool_call, tool_call_headers, tool_result};
 
 /// A result with more is refused: scripts look up a word in it, and the session keeps it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;

@@ -748,43 +748,43 @@ async fn the_operators_routes_say_what_is_wrong() {
         let _ = writeln!(outcomes, "{method} {path} {body}: {}", outcome(&answer));
     }
     expect![[r#"
-        POST /api/tokens : 400 Failed to parse the request body as JSON: EOF while parsing a value at line 1 column 0
-        POST /api/tokens hello: 400 Failed to parse the request body as JSON: expected value at line 1 column 1
-        POST /api/tokens {}: 422 Failed to deserialize the JSON body into the target type: missing field `grants` at line 1 column 2
-        POST /api/tokens {"grants":"full"}: 422 Failed to deserialize the JSON body into the target type: grants: invalid type: string "full", expected a sequence at line 1 column 16
-        POST /api/tokens {"grants":["full"],"surprise":1}: 422 Failed to deserialize the JSON body into the target type: surprise: unknown field `surprise`, expected one of `name`, `grants`, `run`, `team`, `expires_in_s`, `replace` at line 1 column 29
-        POST /api/tokens {"grants":["full"],"name":7}: 422 Failed to deserialize the JSON body into the target type: name: invalid type: integer `7`, expected a string at line 1 column 27
-        POST /api/tokens {"grants":["nothing"]}: 400 grant nothing names no tool set or tool; the sets are session, agents, teams, yaks
-        POST /api/tokens {"grants":["session:nothing"]}: 400 grant session:nothing names no tool set or tool; the sets are session, agents, teams, yaks
-        POST /api/tokens {"grants":["a b"]}: 400 grant "a b" is not known; use full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`
-        POST /api/tokens {"grants":["full"],"name":"a/b"}: 400 name "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
-        POST /api/tokens {"grants":["full"],"name":".."}: 400 name ".." is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
-        POST /api/tokens {"grants":["full"],"name":""}: 400 name "" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
-        POST /api/tokens {"grants":["full"],"name":"hub"}: 409 the name hub belongs to the hub or its operator; choose another --name
-        POST /api/tokens {"grants":["full"],"name":"operator","replace":true}: 409 the name operator belongs to the hub or its operator; choose another --name
-        POST /api/tokens {"grants":["full"],"name":"ann"}: 409 ann has a live token already (TOK-3); choose another --name, or --replace to end the old one
-        POST /api/tokens {"grants":["full"],"run":"a b"}: 400 run "a b" is not a valid name; use 1 to 64 letters, digits, `_` or `-`
-        POST /api/tokens {"grants":["full"],"team":"a/b"}: 400 team "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
-        POST /api/tokens {"grants":["full"],"expires_in_s":-1}: 422 Failed to deserialize the JSON body into the target type: expires_in_s: invalid value: integer `-1`, expected u32 at line 1 column 36
-        POST /api/tokens {"grants":["full"],"expires_in_s":0}: 409 the token would have expired already; give a time to come
-        POST /api/tokens {"grants":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[: 422 Failed to deserialize the JSON body into the target type: grants[0]: invalid type: sequence, expected a string at line 1 column 11
-        POST /api/tokens/ann/grants {}: 422 Failed to deserialize the JSON body into the target type: invalid type: map, expected a sequence at line 1 column 0
-        POST /api/tokens/nobody/grants ["full"]: 409 no live token is called "nobody"; `teamster token list` shows them
-        POST /api/tokens/operator/grants ["full"]: 409 the operator's own token stays as it is; it belongs to the data directory
-        DELETE /api/tokens/nobody : 409 no live token is called "nobody"; `teamster token list` shows them
-        DELETE /api/tokens/operator : 409 the operator's own token stays as it is; it belongs to the data directory
-        DELETE /api/tokens/%2e%2e : 409 no live token is called ".."; `teamster token list` shows them
-        DELETE /api/tokens/%ff : 400 Invalid URL: Invalid UTF-8 in `which`
-        DELETE /api/tokens/a%2fb : 409 no live token is called "a/b"; `teamster token list` shows them
-        GET /api/log?after=x : 400 Failed to deserialize query string: after: invalid digit found in string
-        GET /api/log?after=-1 : 400 Failed to deserialize query string: after: invalid digit found in string
-        GET /api/log?surprise=1 : 400 Failed to deserialize query string: surprise: unknown field `surprise`, expected `after` or `wait_ms`
-        POST /api/yaks/yak-1/labels {: 400 Failed to parse the request body as JSON: EOF while parsing an object at line 1 column 1
-        POST /api/yaks/yak-1/labels {"add":[""]}: 409 label is empty; give it some text
-        POST /api/yaks/yak-1/labels {"add":["a\u0000"]}: 409 label contains a control character (\u{0}); only line breaks and tabs are allowed
-        POST /api/yaks/yak-1/labels {"surprise":[]}: 422 Failed to deserialize the JSON body into the target type: surprise: unknown field `surprise`, expected `add` or `remove` at line 1 column 11
-        POST /api/yaks/nobody-0000/labels {"add":["a"]}: 409 yak nobody-0000 not found; list_yaks shows the ids
-        POST /api/status {}: 405 this path does not answer POST; the Allow header says what it does
+        POST /api/tokens : 400 "malformed" Failed to parse the request body as JSON: EOF while parsing a value at line 1 column 0
+        POST /api/tokens hello: 400 "malformed" Failed to parse the request body as JSON: expected value at line 1 column 1
+        POST /api/tokens {}: 422 "invalid" Failed to deserialize the JSON body into the target type: missing field `grants` at line 1 column 2
+        POST /api/tokens {"grants":"full"}: 422 "invalid" Failed to deserialize the JSON body into the target type: grants: invalid type: string "full", expected a sequence at line 1 column 16
+        POST /api/tokens {"grants":["full"],"surprise":1}: 422 "invalid" Failed to deserialize the JSON body into the target type: surprise: unknown field `surprise`, expected one of `name`, `grants`, `run`, `team`, `expires_in_s`, `replace` at line 1 column 29
+        POST /api/tokens {"grants":["full"],"name":7}: 422 "invalid" Failed to deserialize the JSON body into the target type: name: invalid type: integer `7`, expected a string at line 1 column 27
+        POST /api/tokens {"grants":["nothing"]}: 422 "invalid" grant nothing names no tool set or tool; the sets are session, agents, teams, yaks
+        POST /api/tokens {"grants":["session:nothing"]}: 422 "invalid" grant session:nothing names no tool set or tool; the sets are session, agents, teams, yaks
+        POST /api/tokens {"grants":["a b"]}: 422 "invalid" grant "a b" is not known; use full, read-only, main, self, metrics, a set such as `session`, or a tool such as `session:task-list`
+        POST /api/tokens {"grants":["full"],"name":"a/b"}: 422 "invalid" name "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
+        POST /api/tokens {"grants":["full"],"name":".."}: 422 "invalid" name ".." is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
+        POST /api/tokens {"grants":["full"],"name":""}: 422 "invalid" name "" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
+        POST /api/tokens {"grants":["full"],"name":"hub"}: 409 "refused" the name hub belongs to the hub or its operator; choose another `name`
+        POST /api/tokens {"grants":["full"],"name":"operator","replace":true}: 409 "refused" the name operator belongs to the hub or its operator; choose another `name`
+        POST /api/tokens {"grants":["full"],"name":"ann"}: 409 "refused" ann has a live token already (TOK-3); choose another `name`, or `replace` to end the old one
+        POST /api/tokens {"grants":["full"],"run":"a b"}: 422 "invalid" run "a b" is not a valid name; use 1 to 64 letters, digits, `_` or `-`
+        POST /api/tokens {"grants":["full"],"team":"a/b"}: 422 "invalid" team "a/b" is not a valid name; use 1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`
+        POST /api/tokens {"grants":["full"],"expires_in_s":-1}: 422 "invalid" Failed to deserialize the JSON body into the target type: expires_in_s: invalid value: integer `-1`, expected u32 at line 1 column 36
+        POST /api/tokens {"grants":["full"],"expires_in_s":0}: 409 "refused" the token would have expired already; give a time to come
+        POST /api/tokens {"grants":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[: 422 "invalid" Failed to deserialize the JSON body into the target type: grants[0]: invalid type: sequence, expected a string at line 1 column 11
+        POST /api/tokens/ann/grants {}: 422 "invalid" Failed to deserialize the JSON body into the target type: invalid type: map, expected a sequence at line 1 column 0
+        POST /api/tokens/nobody/grants ["full"]: 409 "refused" no live token is called "nobody"; `teamster token list` shows them
+        POST /api/tokens/operator/grants ["full"]: 409 "refused" the operator's own token stays as it is; it belongs to the data directory
+        DELETE /api/tokens/nobody : 409 "refused" no live token is called "nobody"; `teamster token list` shows them
+        DELETE /api/tokens/operator : 409 "refused" the operator's own token stays as it is; it belongs to the data directory
+        DELETE /api/tokens/%2e%2e : 409 "refused" no live token is called ".."; `teamster token list` shows them
+        DELETE /api/tokens/%ff : 400 "malformed" Invalid URL: Invalid UTF-8 in `which`
+        DELETE /api/tokens/a%2fb : 409 "refused" no live token is called "a/b"; `teamster token list` shows them
+        GET /api/log?after=x : 400 "malformed" Failed to deserialize query string: after: invalid digit found in string
+        GET /api/log?after=-1 : 400 "malformed" Failed to deserialize query string: after: invalid digit found in string
+        GET /api/log?surprise=1 : 400 "malformed" Failed to deserialize query string: surprise: unknown field `surprise`, expected `after` or `wait_ms`
+        POST /api/yaks/yak-1/labels {: 400 "malformed" Failed to parse the request body as JSON: EOF while parsing an object at line 1 column 1
+        POST /api/yaks/yak-1/labels {"add":[""]}: 409 "refused" label is empty; give it some text
+        POST /api/yaks/yak-1/labels {"add":["a\u0000"]}: 409 "refused" label contains a control character (\u{0}); only line breaks and tabs are allowed
+        POST /api/yaks/yak-1/labels {"surprise":[]}: 422 "invalid" Failed to deserialize the JSON body into the target type: surprise: unknown field `surprise`, expected `add` or `remove` at line 1 column 11
+        POST /api/yaks/nobody-0000/labels {"add":["a"]}: 409 "refused" yak nobody-0000 not found; list_yaks shows the ids
+        POST /api/status {}: 405 "method_not_allowed" this path does not answer POST; the Allow header says what it does
         GET /api/nothing : 404 there is nothing here; MCP clients connect to /mcp
     "#]].assert_eq(&outcomes);
     fixture.assert_unharmed().await;

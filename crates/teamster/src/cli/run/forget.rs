@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::{connect_to_hub, print, say};
-use teamster_hub::client::in_path;
+use teamster_api::in_path;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]

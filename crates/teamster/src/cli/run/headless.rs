@@ -15,7 +15,7 @@ use self::tells::{Tells, Told};
 use super::model::Run;
 use super::{code, goes_on, show};
 use crate::cli::{Ended, is_broken_pipe, local_time, print, say};
-use teamster_hub::client::{Client, Lost, in_path};
+use teamster_api::{Client, Lost, in_path};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 use teamster_hub::tasks;
@@ -412,7 +412,7 @@ async fn get(
         }
         let up = data.call("up -d");
         say(&format!("the hub is gone; `{up}` starts it, and {name} goes on then"));
-        if tokio::time::timeout(GONE_MAX, client.connect_again(data)).await.is_err() {
+        if tokio::time::timeout(GONE_MAX, client.connect_again()).await.is_err() {
             return Err(error.context(Ended(GONE)));
         }
         say("the hub is back");
@@ -428,14 +428,14 @@ async fn read_agent(
 ) {
     let Ok(mut client) = Client::connect(&data).await else { return };
     let path = format!("/api/agents/{}", in_path(&agent));
-    let known = client.get_patiently(&data, &path, || {}).await.unwrap_or_default();
+    let known = client.get_patiently(&path, || {}).await.unwrap_or_default();
     let directory = known["directory"].as_str().unwrap_or_default().to_owned();
     let since = since_ms.map(|ms| format!("&since_ms={ms}")).unwrap_or_default();
     let (mut after, mut was_end) = (0, false);
     loop {
         let page = format!("{path}/transcript?after={after}&wait_ms={WAIT_MS}{since}");
         // One that cannot be read is left out; how its iteration ends is told all the same.
-        let page = client.get_patiently(&data, &page, || {}).await;
+        let page = client.get_patiently(&page, || {}).await;
         let mut page = page.unwrap_or_else(|_| json!({"last": after}));
         after = page["last"].as_u64().unwrap_or(after);
         let records = taken(&mut page["records"]);

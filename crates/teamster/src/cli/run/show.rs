@@ -14,7 +14,7 @@ use super::model::{Model, Run, Writes};
 use super::{code, ended, view};
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{Ended, say};
-use teamster_hub::client::{Client, Lost, in_path};
+use teamster_api::{Client, Lost, in_path};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 use teamster_hub::tasks;
@@ -65,8 +65,7 @@ pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result
     let screen = Screen::open("use --headless")?;
     let (news, mut told) = mpsc::channel(NEWS_MAX);
     let (asked, asking) = mpsc::channel(ASKED_MAX);
-    let watcher =
-        tasks::spawn("watch a run", watch(data.clone(), client, run.clone(), news.clone()));
+    let watcher = tasks::spawn("watch a run", watch(client, run.clone(), news.clone()));
     let asker =
         tasks::spawn("steer a run", ask(data.clone(), name.to_owned(), asking, news.clone()));
     let mut model = Model::new(run, SystemClock.now());
@@ -216,7 +215,7 @@ impl Shown {
 }
 
 /// Tells how the run stands whenever that changes, or that the hub is gone, until it is back.
-async fn watch(data: DataFiles, mut client: Client, run: Run, news: mpsc::Sender<News>) {
+async fn watch(mut client: Client, run: Run, news: mpsc::Sender<News>) {
     let path = format!("/api/runs/{}", in_path(&run.name));
     let mut after = Some(run.seq);
     loop {
@@ -235,7 +234,7 @@ async fn watch(data: DataFiles, mut client: Client, run: Run, news: mpsc::Sender
             return;
         }
         if is_gone {
-            client.connect_again(&data).await;
+            client.connect_again().await;
             // However it stands now, it is told at once.
             after = None;
         } else {
@@ -260,7 +259,7 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
         let path =
             format!("/api/agents/{}/transcript?after={after}&wait_ms={WAIT_MS}", in_path(agent));
         // That the hub is gone is told by whoever watches the run; the next one is asked for what is still missing.
-        let mut page = client.get_patiently(data, &path, || ()).await?;
+        let mut page = client.get_patiently(&path, || ()).await?;
         after = page["last"].as_u64().context("the hub's answer has no end")?;
         let records = match page["records"].take() {
             Value::Array(records) => records,

@@ -9,9 +9,9 @@ use toml_edit::{DocumentMut, Item, RawString, Table, TomlError, value};
 use super::TeamsArgs;
 use crate::cli::connect::toml as toml_file;
 use crate::cli::{config as settings_cli, print, say};
+use teamster_api::{Client, in_path};
 use teamster_hub::agents;
 use teamster_hub::api::teams::Shown;
-use teamster_hub::client::{Client, in_path};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::settings::{self, FILE_NAME, Problem, Sources};
 

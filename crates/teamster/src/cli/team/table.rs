@@ -18,10 +18,10 @@ use teamster_core::Timestamp;
 
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{print, say};
+use teamster_api::{Client, Lost};
 use teamster_hub::api::teams::Shown;
-use teamster_hub::client::{Client, Lost};
 use teamster_hub::clock::{Clock, SystemClock};
-use teamster_hub::config::{self, DataFiles};
+use teamster_hub::config;
 
 const COLUMNS: usize = 9;
 const HEAD: [&str; COLUMNS] =
@@ -81,7 +81,7 @@ pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
 }
 
 /// Shows the table until the person has seen enough.
-pub(super) async fn show(data: &DataFiles, client: &mut Client) -> anyhow::Result<()> {
+pub(super) async fn show(client: &mut Client) -> anyhow::Result<()> {
     let mut teams = fetch(client, "/api/teams").await?;
     let mut screen = Screen::open("use --once")?;
     let (mut first, mut is_lost) = (0, false);
@@ -91,7 +91,7 @@ pub(super) async fn show(data: &DataFiles, client: &mut Client) -> anyhow::Resul
         let was_lost = is_lost;
         let more = async {
             if was_lost {
-                client.connect_again(data).await;
+                client.connect_again().await;
                 return fetch(client, "/api/teams").await;
             }
             tokio::time::sleep(PAUSE).await;

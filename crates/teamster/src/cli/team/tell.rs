@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{hinted, word};
 use crate::cli::{Refused, connect_to_hub, print, say};
-use teamster_hub::client::{Client, Lost, in_path};
+use teamster_api::{Client, Lost, in_path};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,7 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
         say(&format!("its answer will be in `{later}`"));
         return Ok(());
     }
-    let waiting = Waiting { data, tell, stands: String::new(), is_there: true };
+    let waiting = Waiting { tell, stands: String::new(), is_there: true };
     let timeout = Duration::from_secs(args.timeout.into());
     let (waiting, answer) = tokio::select! {
         waited = waiting.wait(&mut client, Instant::now() + timeout) => waited?,
@@ -113,7 +113,6 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
 
 /// A message whose answer is waited for.
 struct Waiting<'a> {
-    data: &'a DataFiles,
     tell: &'a str,
     /// How it stands, as the person was told.
     stands: String,
@@ -139,7 +138,7 @@ impl Waiting<'_> {
                     say(&format!(
                         "the hub is gone; {tell} is kept, and this waits until it runs again"
                     ));
-                    let again = client.connect_again(self.data);
+                    let again = client.connect_again();
                     self.is_there = tokio::time::timeout_at(until, again).await.is_ok();
                     if !self.is_there {
                         return Ok((self, known));

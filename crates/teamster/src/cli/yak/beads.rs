@@ -14,8 +14,8 @@ use super::directory::origin;
 use super::file;
 use super::import::{Candidate, Manner, take_in};
 use crate::cli::say;
+use teamster_api::Client;
 use teamster_hub::api::backlog::{WholeContent, WholeYak};
-use teamster_hub::client::Client;
 use teamster_hub::settings::{Origin, Problem};
 
 const DEFAULT: &str = ".beads/issues.jsonl";

@@ -9,8 +9,8 @@ use anyhow::Context;
 use super::directory::{self, Directory, Entry};
 use super::file;
 use crate::cli::{Refused, say};
+use teamster_api::Client;
 use teamster_hub::api::backlog::Exported;
-use teamster_hub::client::Client;
 use teamster_hub::settings::Problem;
 
 /// How often what was done.

@@ -9,8 +9,8 @@ use teamster_core::yak::IMPORT_MAX;
 use super::directory::{Directory, Entry};
 use super::file::{self, Found};
 use crate::cli::{Refused, print, say};
+use teamster_api::Client;
 use teamster_hub::api::backlog::{Change, Report, ToImport, Trouble, WholeYak};
-use teamster_hub::client::Client;
 use teamster_hub::settings::{Origin, Problem};
 
 /// A yak that was found, and where.

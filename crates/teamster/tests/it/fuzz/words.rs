@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
+use teamster_api::HubFile;
 use teamster_core::grant::Grant;
 use teamster_core::ids::{ItemId, NoteId, TokenId};
 use teamster_core::key::Key;
 use teamster_core::{PrincipalName, RunName, TeamName};
-use teamster_hub::client::HubFile;
 use teamster_hub::config::Place;
 use teamster_log::{Conversation, Hash};
 use teamster_mcp::Set;
