@@ -4,6 +4,7 @@
 //! is started. Each start is an incarnation with a token of its own; when it ends, the token ends in the same commit.
 //! Limits form a tree: whatever an agent uses up counts for everybody above it too.
 
+mod admission;
 mod drafting;
 mod event;
 mod index;
@@ -26,6 +27,7 @@ use crate::text;
 use crate::token::{Kind, SecretHash};
 use crate::{Caller, Context, DossierName, PrincipalName, Record, RunName, TeamName, Timestamp};
 
+pub use self::admission::{InLine, Knowledge, Next, Pool, next};
 pub use self::event::{Event, SleepWhy, Why};
 use self::index::Stored;
 pub use self::isolation::Isolation;
@@ -324,6 +326,18 @@ pub enum Command {
         incarnation: u32,
         outcome: Outcome,
     },
+    /// Says that its program could not be started.
+    NotStarted {
+        id: AgentId,
+        incarnation: u32,
+        why: String,
+    },
+    /// Says that its process ended together with the hub that had started it.
+    Lose {
+        id: AgentId,
+        incarnation: u32,
+        why: String,
+    },
     /// Tells people something about an agent.
     Warn {
         id: AgentId,
@@ -440,7 +454,8 @@ impl Agents {
             | Command::Adopt(_)
             | Command::Resume { .. }
             | Command::Kill { .. }
-            | Command::Admit { .. } => {
+            | Command::Admit { .. }
+            | Command::Lose { .. } => {
                 unreachable!("these are decided elsewhere")
             }
             Command::Begin { id, incarnation, session, program, isolation } => {
@@ -523,6 +538,18 @@ impl Agents {
                     return Ok(vec![Event::Slept { id: id.clone(), why }]);
                 }
                 Ok(self.end_with_below(id, bounded(outcome)))
+            }
+            Command::NotStarted { id, incarnation, why } => {
+                let agent = self.at(id, *incarnation)?;
+                let says = text::beginning(why, ENTRY_BYTES_MAX);
+                // One that lasts is tried again when somebody talks to it.
+                Ok(match agent.lasts() {
+                    true => {
+                        let why = SleepWhy::NotStarted { says };
+                        vec![Event::Slept { id: id.clone(), why }]
+                    }
+                    false => self.end_with_below(id, Outcome::failed(Ending::Crashed, says)),
+                })
             }
             Command::Warn { id, says } => {
                 let says = text::beginning(says, ENTRY_BYTES_MAX);

@@ -179,6 +179,13 @@ pub struct Conversation {
     pub read: Option<TellId>,
 }
 
+impl Conversation {
+    /// Says whether a message is being answered, or waits for an answer.
+    pub fn has_work(&self) -> bool {
+        self.current.is_some() || !self.queue.is_empty()
+    }
+}
+
 /// What a caller tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTell {
@@ -705,4 +712,4 @@ impl From<Conversations> for Stored {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

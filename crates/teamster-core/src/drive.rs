@@ -1,6 +1,7 @@
 //! How the hub works a run off: the spec and the terms on which it is worked on, what people say meanwhile, and when it is
 //! over. The hub asks [`next`] what each worker is to do; all that it needs to know of the past is in the state.
 
+mod terms;
 mod totals;
 
 use std::fmt;
@@ -13,17 +14,18 @@ use crate::agent::{Agent, Agents, Ending};
 use crate::compaction::Fate;
 use crate::ids::ItemId;
 use crate::iteration::{End, Left, Open};
-use crate::role::Role;
 use crate::run::Run;
 use crate::spending::Spent;
 use crate::text::{self, BadText};
 use crate::token::Kind;
 use crate::{Context, Record, RunName, Summary, Timestamp};
 
+pub use terms::{
+    CHECK_BYTES_MAX, Repository, Request, SPEC_BYTES_MAX, TEMPLATE_BYTES_MAX, Terms, WORKERS_MAX,
+    WantedAgents,
+};
 pub use totals::Totals;
 
-/// As long as a spec may be.
-pub const SPEC_BYTES_MAX: usize = 256 * 1024;
 /// As long as a message to those who work on a run may be.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// As many messages as may wait for the next iteration.
@@ -33,39 +35,10 @@ pub const HOOKS_BYTES_MAX: usize = 16 * 1024;
 /// As long as a warning may be, and as many as are kept at hand; all are in the log.
 pub const WARNING_BYTES_MAX: usize = 2_000;
 pub const WARNINGS_MAX: usize = 20;
-pub const WORKERS_MAX: u32 = 16;
 /// After so many iterations of each worker in a row that failed, or so many in all that changed nothing, it is over: going
 /// on would only cost money.
 pub const FAILURES_MAX: u32 = 3;
 pub const IDLE_MAX: u32 = 3;
-
-/// The terms on which a run is worked off.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
-    pub spec: Arc<str>,
-    /// Where it was read.
-    pub file: Arc<str>,
-    /// Where its agents work, or what their worktrees are of.
-    pub directory: Arc<str>,
-    /// How its agents behave.
-    pub behaviour: Arc<Role>,
-    /// How many iterations it may have from now on, the plan not counted; as many as it takes if none.
-    pub iterations: Option<u32>,
-    pub workers: u32,
-    /// How many millionths of a dollar it may cost from now on.
-    pub microdollars: Option<u64>,
-    /// What an iteration has changed is committed.
-    pub commits: bool,
-    /// What must succeed before the work of one of several workers is taken over: a program and its arguments.
-    pub check: Vec<Arc<str>>,
-    /// The prompt of each iteration, if it is not the usual one.
-    pub template: Option<Arc<str>>,
-    /// What else its agents are told.
-    pub extra: Arc<str>,
-    /// The prompt of the iteration that makes the plan, if it is not the usual one.
-    #[serde(default)]
-    pub plan_template: Option<Arc<str>>,
-}
 
 /// What a person told those who work on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,15 +156,25 @@ impl Drive {
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over(_))
     }
+
+    /// Returns the limit of iterations over all the times that the run was begun and resumed. The terms limit only those
+    /// since the last time.
+    pub fn iterations_max(&self) -> Option<u32> {
+        let before = self.totals.n_iterations.saturating_sub(self.n_iterations);
+        self.terms.iterations.map(|most| most.saturating_add(before))
+    }
+
+    /// Returns the budget, in millionths of a dollar, over all the times that the run was begun and resumed.
+    pub fn budget(&self) -> Option<u64> {
+        let before = self.totals.spent.microdollars.saturating_sub(self.spent.microdollars);
+        self.terms.microdollars.map(|most| most.saturating_add(before))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Begins to work a run off, or goes on with one.
-    Begin {
-        terms: Terms,
-        resumes: bool,
-    },
+    /// Begins to work a run off, or resumes one.
+    Begin(Request),
     Tell {
         text: String,
     },
@@ -287,8 +270,31 @@ pub enum Refusal {
          --no-commit"
     )]
     SamePlace(RunName),
+    #[error(
+        "the run `default` is the list that all drafted agents share; give this run another name with --name"
+    )]
+    Shared,
     #[error("there is no such run to go on with")]
     Nothing,
+    #[error("its budget is spent; give it more with --budget")]
+    BudgetSpent,
+    #[error(
+        "several workers need a git repository with a commit, and commits: each works in a worktree of its own"
+    )]
+    NoRepository,
+    #[error(
+        "several workers need a branch to merge their work into, and HEAD is on none; run `git switch BRANCH`, or `git switch \
+         -c NAME` for a new one"
+    )]
+    NoBranch,
+    #[error("the template is empty; `teamster template` prints the usual one")]
+    EmptyTemplate,
+    #[error("the template, the check or what else is told is too long")]
+    TooLong,
+    #[error(
+        "no shell reads the check, so {0:?} means nothing in it; let one: --check \"sh -c '…'\""
+    )]
+    ShellWord(Arc<str>),
     #[error(
         "nobody works on this run; `teamster run --resume --name` goes on with one that is over"
     )]
@@ -496,23 +502,18 @@ pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<E
     let under_way =
         || run.drive.as_ref().filter(|drive| !drive.is_over()).ok_or(Refusal::NotUnderWay);
     Ok(match command {
-        Command::Begin { terms, resumes } => {
+        Command::Begin(request) => {
             match &run.drive {
                 Some(drive) if !drive.is_over() => return Err(Refusal::UnderWay),
                 Some(_) if run.iterations.open().next().is_some() => return Err(Refusal::UnderWay),
-                Some(drive) if !resumes => return Err(Refusal::Exists(drive.terms.file.clone())),
-                None if *resumes => return Err(Refusal::Nothing),
+                Some(drive) if !request.resumes => {
+                    return Err(Refusal::Exists(drive.terms.file.clone()));
+                }
+                None if request.resumes => return Err(Refusal::Nothing),
                 Some(_) | None => {}
             }
-            if !(1..=WORKERS_MAX).contains(&terms.workers) {
-                return Err(Refusal::Workers);
-            }
-            if terms.behaviour.program.is_empty() {
-                return Err(Refusal::NoProgram);
-            }
-            let spec = text::long("spec", &terms.spec, SPEC_BYTES_MAX)?;
-            let terms = Arc::new(Terms { spec, ..terms.clone() });
-            vec![Event::Begun { terms, resumes: *resumes }]
+            let terms = Arc::new(request.terms(run)?);
+            vec![Event::Begun { terms, resumes: request.resumes }]
         }
         Command::Tell { text } => {
             // Also to one that is over: whoever goes on with it is told.
@@ -735,4 +736,4 @@ impl Event {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -372,4 +372,4 @@ impl From<Questions> for Stored {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,7 +13,7 @@ use crate::item::{self, Item, Items, Status};
 use crate::iteration::{self, Iterations};
 use crate::note::{self, Notes};
 use crate::token::Kind;
-use crate::{Context, Record, RunName, Summary, Timestamp};
+use crate::{Caller, Context, Record, RunName, Summary, Timestamp};
 
 /// As many items as one token may have in progress: when it ends they are all released in one commit.
 pub const HELD_MAX: usize = 1_000;
@@ -158,7 +158,7 @@ impl Runs {
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
         if *command == Command::Forget {
-            return self.forget(name, cx);
+            return self.forget(name, &cx.caller);
         }
         if !self.by_name.contains_key(name) && self.by_name.len() >= RUNS_MAX {
             return Err(Refusal::TooMany);
@@ -248,12 +248,16 @@ impl Runs {
                 .map(Event::Iteration)
                 .collect(),
             Command::Drive(command) => {
+                let is_begin = matches!(command, drive::Command::Begin(_));
+                if is_begin && *name == RunName::default_run() && run.drive.is_none() {
+                    return Err(drive::Refusal::Shared.into());
+                }
                 let events = drive::decide(run, command, cx)?;
-                if let drive::Command::Begin { terms, .. } = command {
+                if let [drive::Event::Begun { terms, .. }] = &*events {
                     self.has_room(name, terms)?;
                 }
                 // Iteration 0 makes the plan.
-                let is_new = matches!(command, drive::Command::Begin { resumes: false, .. })
+                let is_new = matches!(&*events, [drive::Event::Begun { resumes: false, .. }])
                     && run.iterations == Iterations::default();
                 let numbered = is_new.then_some(iteration::Event::Numbered { next: 0 });
                 let numbered = numbered.map(Event::Iteration);
@@ -281,8 +285,13 @@ impl Runs {
         Ok(events)
     }
 
-    fn forget(&self, name: &RunName, cx: &Context) -> Result<Vec<Event>, Refusal> {
-        if cx.caller.kind == Kind::Agent {
+    /// Refuses what [`Command::Forget`] would be refused. The hub asks before it removes the files of a run.
+    pub fn may_forget(&self, name: &RunName, caller: &Caller) -> Result<(), Refusal> {
+        self.forget(name, caller).map(|_| ())
+    }
+
+    fn forget(&self, name: &RunName, caller: &Caller) -> Result<Vec<Event>, Refusal> {
+        if caller.kind == Kind::Agent {
             return Err(drive::Refusal::OperatorsOnly.into());
         }
         let Some(run) = self.by_name.get(name) else { return Ok(Vec::new()) };
@@ -292,7 +301,7 @@ impl Runs {
         let in_progress = run.items.in_progress().filter_map(|id| run.items.get(id));
         let mut held = in_progress.filter_map(|item| Some((item.id, item.holder.as_ref()?)));
         // A caller that forgets a run no longer needs the items it holds there.
-        match held.find(|(_, holder)| holder.principal != cx.caller.principal) {
+        match held.find(|(_, holder)| holder.principal != caller.principal) {
             Some((item, holder)) => {
                 let (run, holder) = (name.clone(), holder.principal.clone());
                 Err(Refusal::Held { run, item, holder })
@@ -301,15 +310,11 @@ impl Runs {
         }
     }
 
-    /// Refuses what would commit the same files as another run.
+    /// Refuses terms on which two runs would commit the same files, or in the same repository.
     fn has_room(&self, name: &RunName, terms: &Terms) -> Result<(), drive::Refusal> {
-        let directory = Path::new(&*terms.directory);
         for (other, run) in self.iter().filter(|(other, run)| *other != name && run.is_driven()) {
             let Some(theirs) = run.drive.as_ref().map(|drive| &drive.terms) else { continue };
-            let their_directory = Path::new(&*theirs.directory);
-            let overlap =
-                directory.starts_with(their_directory) || their_directory.starts_with(directory);
-            if overlap && terms.commits && theirs.commits {
+            if terms.commits && theirs.commits && share_files(terms, theirs) {
                 return Err(drive::Refusal::SamePlace(other.clone()));
             }
         }
@@ -365,6 +370,20 @@ impl Runs {
         }
         self.by_name.insert(name.clone(), Arc::new(run));
     }
+}
+
+/// Says whether two runs that commit work on the same files, or in the same repository.
+fn share_files(ours: &Terms, theirs: &Terms) -> bool {
+    let [our_directory, their_directory] = [ours, theirs].map(|terms| Path::new(&*terms.directory));
+    let is_same_repository = match (&ours.repository, &theirs.repository) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        // A run that an older hub began has no repository on record; its directory is most likely in this one.
+        (Some(ours), None) => their_directory.starts_with(&**ours),
+        (None, _) => false,
+    };
+    is_same_repository
+        || our_directory.starts_with(their_directory)
+        || their_directory.starts_with(our_directory)
 }
 
 fn lowest(token: TokenId) -> (TokenId, RunName, ItemId) {

@@ -32,7 +32,7 @@ use crate::{
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 17;
+pub const SNAPSHOT_FORMAT: u32 = 18;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +180,9 @@ impl State {
                 let events = self.agents.resume(which, prompt.as_deref(), account, cx)?;
                 self.with_endings(events)
             }
+            Command::Agent(agent::Command::Lose { id, incarnation, why }) => {
+                self.with_endings(self.lose(id, *incarnation, why, cx)?)
+            }
             Command::Agent(command @ agent::Command::Warn { .. }) => self
                 .agents
                 .decide(command, cx)?
@@ -294,6 +297,25 @@ impl State {
         let created = self.new_token(id, role.as_deref(), of, secret, cx)?;
         let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
+    }
+
+    /// Has an agent start again whose process ended with its hub. One that only rested goes on resting, without a process.
+    fn lose(
+        &self,
+        id: &agent::AgentId,
+        incarnation: u32,
+        why: &str,
+        cx: &Context,
+    ) -> Result<Vec<agent::Event>, agent::Refusal> {
+        let (id, conversation) = (id.clone(), self.conversations.of_agent(id));
+        let command = match conversation.is_none_or(|conversation| conversation.has_work()) {
+            true => {
+                let (why, blameless) = (why.to_owned(), false);
+                agent::Command::Interrupt { id, incarnation, why, blameless }
+            }
+            false => agent::Command::Sleep { id, incarnation, why: agent::SleepWhy::Idle },
+        };
+        self.agents.decide(&command, cx)
     }
 
     /// Adds to the end of an incarnation the end of its token, and of what rests on that.

@@ -42,6 +42,8 @@ pub struct Team {
 pub enum Command {
     /// Says which teams there are now.
     Sync(Vec<Team>),
+    /// Removes a team that exists only because a hub was started in its directory, unless this hub was.
+    Remove { name: String, hub_directory: Arc<str> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +59,10 @@ pub enum Refusal {
     HubOnly,
     #[error("there are {0} teams; at most {TEAMS_MAX} are used")]
     TooMany(usize),
+    #[error("there is no team {0} of a directory that a hub was started in")]
+    NotImplicit(String),
+    #[error("{0} is the directory of this hub; start the hub in another one first")]
+    HubsOwn(TeamName),
 }
 
 /// The view of all teams.
@@ -89,11 +95,14 @@ impl Teams {
 
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
-        let Command::Sync(teams) = command;
         match cx.caller.kind {
             Kind::Hub | Kind::Operator => {}
             Kind::Agent => return Err(Refusal::HubOnly),
         }
+        let teams = match command {
+            Command::Sync(teams) => teams,
+            Command::Remove { name, hub_directory } => return self.remove(name, hub_directory),
+        };
         if teams.len() > TEAMS_MAX {
             return Err(Refusal::TooMany(teams.len()));
         }
@@ -103,6 +112,15 @@ impl Teams {
         let defined = teams.iter().filter(is_new);
         let defined = defined.map(|team| Event::Defined { team: Arc::new(team.clone()) });
         Ok(removed.chain(defined).collect())
+    }
+
+    fn remove(&self, name: &str, hub_directory: &str) -> Result<Vec<Event>, Refusal> {
+        let team = self.get(name).filter(|team| team.is_implicit);
+        let team = team.ok_or_else(|| Refusal::NotImplicit(name.chars().take(100).collect()))?;
+        match *team.directory == *hub_directory {
+            true => Err(Refusal::HubsOwn(team.name.clone())),
+            false => Ok(vec![Event::Removed { name: team.name.clone() }]),
+        }
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {
@@ -163,3 +181,6 @@ impl From<Teams> for Vec<Arc<Team>> {
         teams.by_name.into_iter().map(|(_, team)| team).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

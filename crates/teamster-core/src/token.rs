@@ -15,6 +15,9 @@ use crate::{Context, PrincipalName, Record, RunName, Summary, TeamName, Timestam
 /// More live tokens than a person's agents could need; a bound, so that no loop can fill the state.
 pub const LIVE_TOKENS_MAX: usize = 10_000;
 
+/// The principal of the token that `teamster up` prints. Only the hub itself gives it one.
+pub const DEFAULT_AGENT: &str = "agent";
+
 /// What kind of principal holds a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,6 +111,10 @@ pub enum Refusal {
     NameTaken { principal: PrincipalName, id: TokenId },
     #[error("the name {0} belongs to the hub or its operator; choose another `name`")]
     NameReserved(PrincipalName),
+    #[error(
+        "the name {DEFAULT_AGENT} belongs to the line that `teamster up` prints; choose another `name`"
+    )]
+    DefaultAgents,
     #[error("{0} is no team, but the name of the hub or its operator; choose another `team`")]
     TeamReserved(TeamName),
     #[error("a token with this secret exists already; make a new secret")]
@@ -176,6 +183,11 @@ impl Tokens {
             return Err(Refusal::OperatorOnly);
         }
         match command {
+            Command::Create { new, .. }
+                if new.principal.as_str() == DEFAULT_AGENT && cx.caller.kind != Kind::Hub =>
+            {
+                Err(Refusal::DefaultAgents)
+            }
             Command::Create { new, replace } => self.create(new, *replace, cx.now),
             Command::Grant { which, grants } => {
                 let token = self.agents_token(which)?;

@@ -68,9 +68,6 @@ pub struct Api {
     pub standing: Standing,
 }
 
-/// Who connects with the line that `teamster up` prints.
-pub const DEFAULT_AGENT: &str = "agent";
-
 /// As many things as are told that queued agents wait for.
 const WAITS_SHOWN: usize = 10;
 /// How long it may take to find out how agents are isolated: two launches, on a machine at many times its load.

@@ -288,7 +288,7 @@ async fn prepare(
     let operator = PrincipalName::parse("operator")?;
     ensure_token(hub, &data.operator_token(), operator, Kind::Operator, Grants::everything())
         .await?;
-    let agent = PrincipalName::parse(api::DEFAULT_AGENT)?;
+    let agent = PrincipalName::parse(token::DEFAULT_AGENT)?;
     let grants = Grants::new([Grant::Full]);
     ensure_token(hub, &data.agent_token(), agent, Kind::Agent, grants).await?;
     if named || hub.state().yaks.prefix().is_none() {

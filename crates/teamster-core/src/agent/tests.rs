@@ -33,12 +33,12 @@ pub(crate) fn role(name: &str, limits: Limits) -> Role {
     }
 }
 
-fn roles() -> (&'static str, Any) {
+pub(crate) fn roles() -> (&'static str, Any) {
     let roles = vec![role("coder", SMALL), role("lead", Limits { depth: 1, ..SMALL })];
     ("hub", Any::Role(role::Command::Sync(roles)))
 }
 
-fn draft(role: &str, prompt: &str) -> Any {
+pub(crate) fn draft(role: &str, prompt: &str) -> Any {
     Any::Agent(Command::Draft(NewAgent {
         role: role.into(),
         prompt: prompt.into(),
@@ -53,7 +53,7 @@ pub(crate) fn id(name: &str) -> AgentId {
     AgentId(name.into())
 }
 
-fn admit(name: &str) -> Any {
+pub(crate) fn admit(name: &str) -> Any {
     let secret =
         SecretHash([u8::try_from(name.len()).unwrap() + name.as_bytes()[name.len() - 1]; 32]);
     Any::Agent(Command::Admit { id: id(name), secret })
@@ -859,4 +859,27 @@ fn each_process_is_recorded_with_its_isolation_unless_that_is_known() {
     let old = r#"{"begun":{"id":"lead-1","session":"s"}}"#;
     let old: Event = serde_json::from_str(old).unwrap();
     assert!(matches!(old, Event::Begun { isolation: None, .. }));
+}
+
+#[test]
+fn an_agent_whose_program_cannot_be_started_has_ended() {
+    let (id, why) = (id("coder-2"), "no such program".to_owned());
+    let failed = Any::Agent(Command::NotStarted { id: id.clone(), incarnation: 1, why });
+    check(
+        a_team(),
+        "hub",
+        failed,
+        expect![[r#"
+        {"token":{"ended":{"id":4,"principal":"coder-2","why":"revoked"}}}
+        {"agent":{"ended":{"id":"coder-2","outcome":{"ending":"crashed","status":"failed","summary":"no such program","changes":[],"issues":[],"questions":[],"cost_microdollars":null}}}}"#]],
+    );
+    let lost = Any::Agent(Command::Lose { id, incarnation: 1, why: "the hub ended".into() });
+    check(
+        a_team(),
+        "hub",
+        lost,
+        expect![[r#"
+        {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
+        {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended","blameless":false}}}"#]],
+    );
 }

@@ -8,7 +8,7 @@ use crate::testing::{Given, check};
 use crate::token::{self, NewToken, SecretHash};
 use crate::{Command as Any, agent};
 
-fn team(name: &str) -> Team {
+pub(crate) fn team(name: &str) -> Team {
     let name = TeamName::parse(name).unwrap();
     let behaviour = Role { name: RoleName::of_team(&name), ..role("x", Limits::USUAL) };
     Team {
@@ -824,4 +824,48 @@ fn why_a_process_failed_is_known_until_another_is_ready() {
         given.by(who, command);
     }
     assert_eq!(failure(&given), None);
+}
+
+/// An agent that only rested when its hub ended has nothing to start again for.
+#[test]
+fn an_agent_that_is_lost_with_its_hub_starts_again_only_if_it_has_work() {
+    let lose = |incarnation| {
+        let why = "the hub ended".to_owned();
+        Any::Agent(agent::Command::Lose { id: id("api-1"), incarnation, why })
+    };
+    check(
+        a_talk(),
+        "hub",
+        lose(1),
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"interrupted":{"id":"api-1","why":"the hub ended","blameless":false}}}"#]],
+    );
+    let told = vec![("wendy", tell("api", "status?")), admit("api-1", 50), begin("api-1", 1)];
+    let rests = [people(), told, vec![settle("api-1", 1, 1)]].concat();
+    check(
+        rests.clone(),
+        "hub",
+        lose(1),
+        expect![[r#"
+            {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+            {"agent":{"slept":{"id":"api-1","why":"idle"}}}"#]],
+    );
+    check(rests, "hub", lose(2), expect!["refused: agent api-1 is not in a state for this"]);
+}
+
+#[test]
+fn an_agent_that_lasts_sleeps_if_its_program_cannot_be_started() {
+    let (id, why) = (id("api-1"), "no such program".to_owned());
+    let failed = agent::Command::NotStarted { id, incarnation: 1, why };
+    check(
+        a_talk(),
+        "hub",
+        Any::Agent(failed),
+        expect![[r#"
+        {"token":{"ended":{"id":5,"principal":"api-1","why":"replaced"}}}
+        {"agent":{"slept":{"id":"api-1","why":{"not_started":{"says":"no such program"}}}}}
+        {"conversation":{"settled":{"id":1,"conversation":1,"how":{"terminated":{"why":"no such program"}},"answer":""}}}
+        {"conversation":{"settled":{"id":2,"conversation":1,"how":{"terminated":{"why":"no such program"}},"answer":""}}}"#]],
+    );
 }

@@ -3,49 +3,79 @@ use crate::agent::tests::role;
 use crate::agent::{self, AgentId, Outcome, Status as OutcomeStatus};
 use crate::item::Status;
 use crate::role::Limits;
-use crate::testing::{Given, in_run};
+use crate::testing::Given;
 use crate::token::{self, NewToken, SecretHash};
 use crate::{Command as Any, RunName, item, iteration, run};
 
-fn terms(workers: u32) -> Terms {
-    Terms {
+/// A request for a run in a repository that several can work on.
+pub(super) fn request(workers: u32) -> Request {
+    Request {
+        resumes: false,
         spec: "Build it.".into(),
         file: "SPEC.md".into(),
         directory: "/project".into(),
-        behaviour: Arc::new(role("coder", Limits::USUAL)),
+        behaviour: Some(Arc::new(role("coder", Limits::USUAL))),
         iterations: None,
-        workers,
+        workers: Some(workers),
         microdollars: None,
-        commits: true,
-        check: Vec::new(),
+        commits: Some(true),
+        check: None,
         template: None,
-        extra: "".into(),
         plan_template: None,
+        extra: None,
+        repository: Some(Repository {
+            root: "/project".into(),
+            has_commit: true,
+            is_on_branch: true,
+        }),
     }
 }
 
+fn begin(request: Request) -> Command {
+    Command::Begin(request)
+}
+
+pub(super) fn resume(request: Request) -> Command {
+    Command::Begin(Request { resumes: true, ..request })
+}
+
+fn name() -> RunName {
+    RunName::parse("spec").unwrap()
+}
+
+/// Something asked of the run.
+fn in_run(what: run::Command) -> Any {
+    Any::Run { run: name(), what }
+}
+
+/// Something asked of the default run, asked of this one.
+fn here(command: Any) -> Any {
+    let Any::Run { what, .. } = command else { panic!("{command:?}") };
+    in_run(what)
+}
+
 /// A run that the hub works off, whose agents do what the test says.
-struct World {
-    given: Given,
+pub(super) struct World {
+    pub(super) given: Given,
     n_secrets: u8,
 }
 
 impl World {
-    fn begin(terms: Terms) -> Self {
+    pub(super) fn begin(request: Request) -> Self {
         let mut given = Given::ann_and_bob();
         let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
         given.by("hub", Any::Token(token::Command::Create { new: eve, replace: false }));
         let mut world = Self { given, n_secrets: 100 };
-        world.drive("eve", Command::Begin { terms, resumes: false }).unwrap();
+        world.drive("eve", begin(request)).unwrap();
         world
     }
 
-    fn drive(&mut self, who: &str, command: Command) -> Result<(), crate::Refusal> {
+    pub(super) fn drive(&mut self, who: &str, command: Command) -> Result<(), crate::Refusal> {
         self.given.decide(who, in_run(run::Command::Drive(command))).map(|_| ())
     }
 
-    fn run(&self) -> &Run {
-        self.given.state.runs.get(&RunName::default_run())
+    pub(super) fn run(&self) -> &Run {
+        self.given.state.runs.get(&name())
     }
 
     fn next(&self, worker: u32) -> Next {
@@ -71,7 +101,7 @@ impl World {
     }
 
     fn add(&mut self, agent: &AgentId, contents: &[&str]) {
-        self.given.by(agent.as_str(), crate::testing::add(contents));
+        self.given.by(agent.as_str(), here(crate::testing::add(contents)));
     }
 
     fn claim(&mut self, agent: &AgentId) -> Result<(), crate::Refusal> {
@@ -80,7 +110,7 @@ impl World {
     }
 
     fn set(&mut self, agent: &AgentId, item: &str, status: Status) {
-        self.given.by(agent.as_str(), crate::testing::set(item, status));
+        self.given.by(agent.as_str(), here(crate::testing::set(item, status)));
     }
 
     fn summarise(&mut self, agent: &AgentId) -> Result<(), crate::Refusal> {
@@ -104,7 +134,7 @@ impl World {
     }
 
     /// Makes a plan of three items.
-    fn plan(&mut self) {
+    pub(super) fn plan(&mut self) {
         let planner = self.begin_next(0);
         self.add(&planner, &["a", "b", "c"]);
         self.summarise(&planner).unwrap();
@@ -113,7 +143,7 @@ impl World {
     }
 
     /// Works one item off.
-    fn work(&mut self, worker: u32, item: &str) {
+    pub(super) fn work(&mut self, worker: u32, item: &str) {
         let agent = self.begin_next(worker);
         self.claim(&agent).unwrap();
         self.set(&agent, item, Status::Completed);
@@ -125,7 +155,7 @@ impl World {
 
 #[test]
 fn a_run_is_planned_and_worked_off_item_by_item() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     assert_eq!(world.next(0), Next::Begin { plans: true });
     assert_eq!(world.next(1), Next::Wait);
     let planner = world.begin_next(0);
@@ -160,7 +190,7 @@ fn a_run_is_planned_and_worked_off_item_by_item() {
 
 #[test]
 fn an_iteration_is_for_one_item() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let agent = world.begin_next(0);
     world.claim(&agent).unwrap();
@@ -176,19 +206,19 @@ fn an_iteration_is_for_one_item() {
 /// A log may be compacted while an iteration is under way: which item it is for is still known after that.
 #[test]
 fn an_iteration_is_for_the_same_item_after_a_compaction() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let agent = world.begin_next(0);
     world.claim(&agent).unwrap();
     // The last word on the item, by somebody else.
-    world.given.by("eve", crate::testing::set("TAS-1", Status::Blocked));
+    world.given.by("eve", here(crate::testing::set("TAS-1", Status::Blocked)));
     world.given.compacted();
 }
 
 /// Whoever was cut off goes on with its item, which nobody else gets meanwhile.
 #[test]
 fn an_item_stays_with_its_iteration() {
-    let mut world = World::begin(terms(2));
+    let mut world = World::begin(request(2));
     world.plan();
     let agent = world.begin_next(0);
     world.claim(&agent).unwrap();
@@ -214,7 +244,7 @@ fn an_item_stays_with_its_iteration() {
 
 #[test]
 fn as_many_begin_as_there_is_work_for() {
-    let mut world = World::begin(terms(3));
+    let mut world = World::begin(request(3));
     world.plan();
     let first = world.begin_next(0);
     let _second = world.begin_next(1);
@@ -233,16 +263,16 @@ fn as_many_begin_as_there_is_work_for() {
 #[test]
 fn it_is_over_when_going_on_makes_no_sense() {
     // Its iterations are used up.
-    let mut world = World::begin(Terms { iterations: Some(1), ..terms(1) });
+    let mut world = World::begin(Request { iterations: Some(1), ..request(1) });
     world.plan();
     world.work(0, "TAS-1");
     assert_eq!(world.next(0), Next::End(Why::IterationsUsed));
     world.drive("hub", Command::End { why: Why::IterationsUsed }).unwrap();
     // And it goes on where it was, with new terms.
-    let again = Command::Begin { terms: terms(1), resumes: false };
+    let again = begin(request(1));
     let refused = world.drive("eve", again).unwrap_err().to_string();
     assert!(refused.contains("--resume"), "{refused}");
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.drive("eve", resume(request(1))).unwrap();
     world.work(0, "TAS-2");
     assert_eq!(world.run().iterations.current(), 3);
     // Three that do nothing.
@@ -273,7 +303,7 @@ fn it_is_over_when_going_on_makes_no_sense() {
 
 #[test]
 fn people_pause_stop_and_go_on() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let refused = world.drive("ann", Command::Pause).unwrap_err().to_string();
     assert!(refused.contains("operator"), "{refused}");
@@ -297,7 +327,7 @@ fn people_pause_stop_and_go_on() {
 
 #[test]
 fn money_is_shared_by_all_iterations() {
-    let mut world = World::begin(Terms { microdollars: Some(1_000), ..terms(1) });
+    let mut world = World::begin(Request { microdollars: Some(1_000), ..request(1) });
     let planner = world.begin_next(0);
     let limit = |world: &World, agent: &AgentId| {
         world.given.state.agents.get(agent.as_str()).unwrap().draft.limits.microdollars
@@ -328,7 +358,7 @@ fn depends(item: &str, on: &str) -> Any {
 /// What was done for an item is with the others when its iteration is over, not when its agent says so.
 #[test]
 fn an_item_waits_for_the_work_that_it_depends_on() {
-    let mut world = World::begin(terms(3));
+    let mut world = World::begin(request(3));
     world.plan();
     world.given.by("eve", depends("TAS-2", "TAS-1"));
     world.given.by("eve", depends("TAS-3", "TAS-1"));
@@ -337,7 +367,7 @@ fn an_item_waits_for_the_work_that_it_depends_on() {
     world.set(&first, "TAS-1", Status::Completed);
     assert_eq!(world.next(1), Next::Wait);
     // One that has begun does not get it either.
-    world.given.by("eve", crate::testing::add(&["d"]));
+    world.given.by("eve", here(crate::testing::add(&["d"])));
     let second = world.begin_next(1);
     world.claim(&second).unwrap();
     assert_eq!(world.run().items.find("TAS-4").unwrap().status, Status::InProgress);
@@ -350,7 +380,7 @@ fn an_item_waits_for_the_work_that_it_depends_on() {
 /// An agent that commits something each time, and never adds an item, would otherwise plan for ever.
 #[test]
 fn a_plan_without_items_is_made_again_only_so_often() {
-    let mut world = World::begin(Terms { iterations: Some(1), ..terms(1) });
+    let mut world = World::begin(Request { iterations: Some(1), ..request(1) });
     for _ in 0..IDLE_MAX {
         assert_eq!(world.next(0), Next::Begin { plans: true });
         let agent = world.begin_next(0);
@@ -363,7 +393,7 @@ fn a_plan_without_items_is_made_again_only_so_often() {
 /// Whoever takes an item and leaves it is as idle as one that does nothing.
 #[test]
 fn to_take_an_item_is_no_progress() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     for _ in 0..IDLE_MAX {
         let agent = world.begin_next(0);
@@ -385,7 +415,7 @@ fn to_take_an_item_is_no_progress() {
 
 #[test]
 fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let fail = |world: &mut World| {
         let agent = world.begin_next(0);
@@ -396,11 +426,11 @@ fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
     };
     let is_carried = |world: &World| world.run().drive.as_ref().unwrap().carried.contains_key(&0);
     fail(&mut world);
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.drive("eve", resume(request(1))).unwrap();
     assert!(is_carried(&world));
     fail(&mut world);
     // Several work elsewhere, but what one has left is there until it is set aside.
-    world.drive("eve", Command::Begin { terms: terms(2), resumes: true }).unwrap();
+    world.drive("eve", resume(request(2))).unwrap();
     assert!(is_carried(&world));
     assert!(world.drive("eve", Command::SetAside).is_err());
     world.drive("hub", Command::SetAside).unwrap();
@@ -408,34 +438,36 @@ fn what_was_left_in_one_place_is_not_gone_on_with_in_another() {
     // Of several each begins afresh.
     fail(&mut world);
     assert!(!is_carried(&world));
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.drive("eve", resume(request(1))).unwrap();
     fail(&mut world);
     assert!(is_carried(&world));
-    let elsewhere = Terms { directory: "/elsewhere".into(), ..terms(1) };
-    world.drive("eve", Command::Begin { terms: elsewhere, resumes: true }).unwrap();
+    let elsewhere = Request { directory: "/elsewhere".into(), ..request(1) };
+    world.drive("eve", resume(elsewhere)).unwrap();
     assert!(!is_carried(&world));
 }
 
 #[test]
 fn two_runs_that_commit_have_no_directory_in_common() {
-    let mut world = World::begin(terms(1));
-    let mut begin = |directory: &str, commits: bool| {
-        let terms = Terms { directory: directory.into(), commits, ..terms(1) };
-        let what = run::Command::Drive(Command::Begin { terms, resumes: false });
+    let mut world = World::begin(request(1));
+    let mut begin_at = |directory: &str, commits: bool| {
+        let commits = Some(commits);
+        let request =
+            Request { directory: directory.into(), commits, repository: None, ..request(1) };
+        let what = run::Command::Drive(begin(request));
         let run = RunName::parse("other").unwrap();
         world.given.decide("eve", Any::Run { run, what }).map(|_| ()).map_err(|no| no.to_string())
     };
     for directory in ["/project", "/project/sub", "/"] {
-        let refused = begin(directory, true).unwrap_err();
-        assert!(refused.starts_with("run default is working in this directory"), "{refused}");
+        let refused = begin_at(directory, true).unwrap_err();
+        assert!(refused.starts_with("run spec is working in this directory"), "{refused}");
     }
-    begin("/projects", true).unwrap();
+    begin_at("/projects", true).unwrap();
 }
 
 #[test]
 fn a_yak_is_worked_on_as_an_item_and_shorn_with_its_commit() {
     use crate::yak::{self, Kind as YakKind, NewYak, Priority};
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     let yak = |title: &str| {
         let (title, description) = (title.to_owned(), "it is hairy".to_owned());
         let (kind, priority) = (YakKind::Bug, Priority::new(1).unwrap());
@@ -466,14 +498,14 @@ fn a_yak_is_worked_on_as_an_item_and_shorn_with_its_commit() {
     world.work(0, "TAS-1");
     assert_eq!(stands(&world, 0), (yak::Status::Shorn, Some("abc".to_owned())));
     // By hand, too.
-    world.given.by("eve", crate::testing::set("TAS-2", Status::Completed));
+    world.given.by("eve", here(crate::testing::set("TAS-2", Status::Completed)));
     assert_eq!(stands(&world, 1), (yak::Status::Shorn, None));
     world.given.compacted();
 }
 
 #[test]
 fn a_message_that_was_told_to_one_that_failed_is_told_again() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let tell = |world: &mut World, text: &str| {
         world.drive("eve", Command::Tell { text: text.into() }).unwrap();
@@ -492,7 +524,7 @@ fn a_message_that_was_told_to_one_that_failed_is_told_again() {
 /// What is said while the hub does what comes at the end counts.
 #[test]
 fn a_run_does_not_end_for_a_reason_that_is_gone() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     world.drive("eve", Command::Stop { now: false }).unwrap();
     assert_eq!(world.next(0), Next::End(Why::Stopped));
@@ -509,7 +541,7 @@ fn a_run_does_not_end_for_a_reason_that_is_gone() {
 
 #[test]
 fn a_plan_may_find_that_there_is_nothing_to_do() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     let planner = world.begin_next(0);
     world.given.by(planner.as_str(), in_run(run::Command::Complete));
     world.ended(&planner, Ending::Completed);
@@ -520,17 +552,17 @@ fn a_plan_may_find_that_there_is_nothing_to_do() {
 /// Neither what somebody else has begun nor what a person has cancelled is an agent's to change.
 #[test]
 fn an_agent_says_how_its_own_item_stands() {
-    let mut world = World::begin(terms(2));
+    let mut world = World::begin(request(2));
     world.plan();
     let (one, two) = (world.begin_next(0), world.begin_next(1));
     world.claim(&one).unwrap();
     world.claim(&two).unwrap();
     let set = |world: &mut World, who: &str, item: &str| {
-        world.given.decide(who, crate::testing::set(item, Status::Completed)).map(|_| ())
+        world.given.decide(who, here(crate::testing::set(item, Status::Completed))).map(|_| ())
     };
     let refused = set(&mut world, one.as_str(), "TAS-2").unwrap_err().to_string();
     assert!(refused.contains("TAS-2"), "{refused}");
-    world.given.by("eve", crate::testing::set("TAS-1", Status::Cancelled));
+    world.given.by("eve", here(crate::testing::set("TAS-1", Status::Cancelled)));
     let refused = set(&mut world, one.as_str(), "TAS-1").unwrap_err().to_string();
     assert!(refused.contains("TAS-1 was cancelled"), "{refused}");
     // What a person says of another's item does not make it the work of nobody.
@@ -550,7 +582,7 @@ fn an_agent_says_how_its_own_item_stands() {
 /// An update to what is so already is no progress.
 #[test]
 fn to_say_the_same_again_is_no_progress() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     for _ in 0..IDLE_MAX {
         let agent = world.begin_next(0);
@@ -563,24 +595,24 @@ fn to_say_the_same_again_is_no_progress() {
 
 #[test]
 fn a_spec_that_has_grown_is_planned_anew() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     for item in ["TAS-1", "TAS-2", "TAS-3"] {
         world.work(0, item);
     }
     world.given.by("eve", in_run(run::Command::Complete));
     world.drive("hub", Command::End { why: Why::Completed }).unwrap();
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.drive("eve", resume(request(1))).unwrap();
     assert_eq!(world.next(0), Next::End(Why::Completed));
     world.drive("hub", Command::End { why: Why::Completed }).unwrap();
-    let more = Terms { spec: "Build it, and paint it.".into(), ..terms(1) };
-    world.drive("eve", Command::Begin { terms: more, resumes: true }).unwrap();
+    let more = Request { spec: "Build it, and paint it.".into(), ..request(1) };
+    world.drive("eve", resume(more)).unwrap();
     assert_eq!(world.next(0), Next::Begin { plans: true });
 }
 
 #[test]
 fn a_worker_that_waits_knows_why() {
-    let mut world = World::begin(Terms { iterations: Some(2), ..terms(4) });
+    let mut world = World::begin(Request { iterations: Some(2), ..request(4) });
     let why = |world: &World, worker| held_up(world.run(), &world.given.state.agents, worker);
     let planner = world.begin_next(0);
     assert_eq!((why(&world, 0), why(&world, 1)), (None, Some(HeldUp::Plan)));
@@ -599,7 +631,7 @@ fn a_worker_that_waits_knows_why() {
 
 #[test]
 fn people_are_warned_and_the_newest_warnings_are_at_hand() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     let warn = |says: String| Command::Warn { says };
     let refused = world.drive("eve", warn("so".into())).unwrap_err().to_string();
     assert!(refused.contains("only the hub itself"), "{refused}");
@@ -625,7 +657,7 @@ fn people_are_warned_and_the_newest_warnings_are_at_hand() {
     // Whoever goes on with it begins without them; their numbers go on.
     world.drive("eve", Command::Stop { now: false }).unwrap();
     world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: true }).unwrap();
+    world.drive("eve", resume(request(1))).unwrap();
     assert_eq!(says(&world), []);
     world.drive("hub", warn("again".into())).unwrap();
     assert_eq!(says(&world), [(WARNINGS_MAX as u32 + 2, "again".to_owned())]);
@@ -640,7 +672,7 @@ fn how_an_agent_left_the_files_is_kept_until_they_are_committed() {
         files: Some(files.into()),
         at: Timestamp(7),
     };
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let agent = world.begin_next(0);
     let open = |world: &World| world.run().iterations.of_worker(0).unwrap().clone();
@@ -683,7 +715,7 @@ fn how_an_agent_left_the_files_is_kept_until_they_are_committed() {
 /// A field that is left out when it is empty is fine in an event, and makes a snapshot unreadable.
 #[test]
 fn a_run_with_iterations_that_have_ended_is_read_back_from_a_snapshot() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let agent = world.begin_next(0);
     world.ended(&agent, Ending::Completed);
@@ -696,7 +728,7 @@ fn a_run_with_iterations_that_have_ended_is_read_back_from_a_snapshot() {
 /// As for what else is in a snapshot.
 #[test]
 fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     let planner = world.begin_next(0);
     world.add(&planner, &["a"]);
     world.drive("eve", Command::Tell { text: "b".into() }).unwrap();
@@ -704,34 +736,34 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 17: 853 bytes, 06f469287f1752cf"]
+    expect_test::expect!["format 18: 830 bytes, 7f7f119055445b8c"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }
 
 /// What the iterations of a run wrote down stands in its dossier, with the spec that they work on.
 #[test]
 fn the_dossier_of_a_run_has_its_spec_and_its_summaries() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     world.plan();
     let state = &world.given.state;
-    let dossier = state.dossiers.get("run-default").unwrap();
+    let dossier = state.dossiers.get("run-spec").unwrap();
     let context = dossier.context(&state.agents, &state.runs);
     let spec = &world.run().drive.as_ref().unwrap().terms.spec;
-    let head = format!("> run default\n> \n> {spec}\n\n### Iterations\n- #0 (");
+    let head = format!("> run spec\n> \n> {spec}\n\n### Iterations\n- #0 (");
     assert!(context.contains(&head) && context.contains("): did it\n"), "{head}\n{context}");
 }
 
 #[test]
 fn a_run_under_way_is_not_forgotten() {
-    let mut world = World::begin(terms(1));
+    let mut world = World::begin(request(1));
     let forget = |world: &mut World| world.given.decide("eve", in_run(run::Command::Forget));
     let refused = forget(&mut world).unwrap_err().to_string();
-    assert!(refused.contains("`teamster steer default stop`"), "{refused}");
+    assert!(refused.contains("`teamster steer spec stop`"), "{refused}");
     world.drive("eve", Command::Stop { now: false }).unwrap();
     world.drive("hub", Command::End { why: Why::Stopped }).unwrap();
     assert_eq!(forget(&mut world).unwrap().len(), 1);
     // The name is free, and nothing of the old run is left.
-    world.drive("eve", Command::Begin { terms: terms(1), resumes: false }).unwrap();
+    world.drive("eve", begin(request(1))).unwrap();
     assert_eq!(world.next(0), Next::Begin { plans: true });
     assert_eq!(world.run().iterations.current(), 0);
     world.given.compacted();

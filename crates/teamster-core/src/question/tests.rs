@@ -6,7 +6,7 @@ use crate::testing::{Given, check};
 use crate::token::{self, NewToken};
 use crate::{Caller, Command as Any};
 
-fn ask(agent: &str, title: &str) -> Any {
+pub(crate) fn ask(agent: &str, title: &str) -> Any {
     let choice = |word: &str, label: &str| Choice { word: word.into(), label: label.into() };
     Any::Question(Command::Ask(Asked {
         agent: id(agent),

@@ -138,7 +138,7 @@ impl State {
             {
                 Err(of_hub(drive::Refusal::OutOfStep))
             }
-            drive::Command::Begin { .. }
+            drive::Command::Begin(_)
             | drive::Command::Tell { .. }
             | drive::Command::Pause
             | drive::Command::GoOn

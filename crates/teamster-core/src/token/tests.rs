@@ -72,3 +72,28 @@ fn what_a_holder_had_in_progress_returns_when_its_token_ends() {
             {"token":{"ended":{"id":2,"principal":"bob","why":"revoked"}}}"#]],
     );
 }
+
+#[test]
+fn the_default_agents_name_is_given_by_the_hub_alone() {
+    let eve = NewToken { kind: Kind::Operator, ..new_token("eve", 99) };
+    let given =
+        || vec![("hub", AnyCommand::Token(Command::Create { new: eve.clone(), replace: false }))];
+    let create =
+        || AnyCommand::Token(Command::Create { new: new_token(DEFAULT_AGENT, 9), replace: true });
+    check(
+        given(),
+        "eve",
+        create(),
+        expect![
+            "refused: the name agent belongs to the line that `teamster up` prints; choose another `name`"
+        ],
+    );
+    let mut given = given();
+    given.push(("hub", create()));
+    check(
+        given,
+        "hub",
+        AnyCommand::Token(Command::Revoke { which: "agent".into() }),
+        expect![[r#"{"token":{"ended":{"id":4,"principal":"agent","why":"revoked"}}}"#]],
+    );
+}

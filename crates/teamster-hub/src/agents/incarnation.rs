@@ -141,13 +141,8 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
             (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
         }
         Came::ToSleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
-        Came::ToNothing(why) | Came::NotResumed(why) if agent.lasts() => {
-            let why = SleepWhy::NotStarted { says: why.into() };
-            (agent::Command::Sleep { id, incarnation, why }, failed)
-        }
         Came::ToNothing(why) | Came::NotResumed(why) => {
-            let outcome = Outcome::failed(Ending::Crashed, why);
-            (agent::Command::End { id, incarnation, outcome }, failed)
+            (agent::Command::NotStarted { id, incarnation, why }, failed)
         }
     };
     shared.tell(command).await;

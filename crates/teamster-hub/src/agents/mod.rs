@@ -35,8 +35,9 @@ use std::time::{Duration, SystemTime};
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launches::Leftover;
 use teamster_agents::supervise::Supervise;
-use teamster_core::agent::{self, Agent, AgentId};
+use teamster_core::agent::{self, Agent, AgentId, Next};
 use teamster_core::conversation;
+use teamster_core::drive::WantedAgents;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::topic::Topic;
@@ -52,7 +53,6 @@ use tokio_util::task::TaskTracker;
 pub use self::check::{Checked, Reached, check, probe};
 pub use self::live::Live;
 pub use self::of_runs::OfRuns;
-use self::queue::InLine;
 pub use self::queue::{Queue, Waits};
 pub use self::reload::Configured;
 use self::resting::Resting;
@@ -206,34 +206,14 @@ impl Runner {
             if self.shared.stop.is_cancelled() {
                 return look_again;
             }
-            // Where all places are taken by those that wait, only what they wait for may come in.
-            let crowded = state.agents.active().count() >= self.queue.pool().live.get() as usize;
-            // But first those make room who have nothing to do, the one that rests longest before all others.
-            let is_ready = |agent: &&Arc<Agent>| self.queue.spared(&state, agent, now).is_none();
-            let can_work = |agent: &&Arc<Agent>| {
-                is_ready(agent) && self.queue.line(&state, agent) == InLine::No
+            let next = match self.queue.next(&state, true, now) {
+                // The one that rests longest makes room before all others.
+                Next::MakeRoom if self.shared.resting.make_room() => return look_again,
+                Next::MakeRoom => self.queue.next(&state, false, now),
+                next @ (Next::Start(_) | Next::Nothing) => next,
             };
-            if crowded
-                && state.agents.queued().any(|agent| can_work(&agent))
-                && self.shared.resting.make_room()
-            {
-                return look_again;
-            }
-            let is_awaited = |agent: &Arc<Agent>| agent.draft.parent.is_some() || agent.lasts();
-            let mut queued = state.agents.queued().filter(|agent| !crowded || is_awaited(agent));
-            // Those who can work at once go before one that is to be the next in its directory, which takes a place that
-            // nobody else needs.
-            let next = queued.find(can_work).or_else(|| {
-                let is_next = |agent: &&Arc<Agent>| {
-                    is_ready(agent) && self.queue.line(&state, agent) == InLine::Next
-                };
-                state.agents.queued().find(is_next).filter(|_| !crowded)
-            });
-            let Some(agent) = next else { return look_again };
-            if !self.queue.has_room(&state) {
-                return look_again;
-            }
-            if !self.start(&agent.id).await {
+            let Next::Start(id) = next else { return look_again };
+            if !self.start(&id).await {
                 // Nothing tells us when the log can be written again.
                 let soon = Timestamp(now.0.saturating_add(TRY_AGAIN_AFTER.as_millis() as i64));
                 return Some(look_again.map_or(soon, |at| at.min(soon)));
@@ -279,13 +259,7 @@ impl Runner {
         let Some(role) = done.state.behaviour(&agent).cloned() else {
             let why = format!("the role or team {} is gone", agent.role);
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
-            let command = if agent.lasts() {
-                let why = agent::SleepWhy::NotStarted { says: why.into() };
-                agent::Command::Sleep { id, incarnation, why }
-            } else {
-                let outcome = agent::Outcome::failed(agent::Ending::Crashed, why);
-                agent::Command::End { id, incarnation, outcome }
-            };
+            let command = agent::Command::NotStarted { id, incarnation, why };
             self.shared.tell(command).await;
             return true;
         };
@@ -337,16 +311,7 @@ impl Runner {
                 let (id, used) = (id.clone(), interrupted::used(log, agent, model, prices).await);
                 self.shared.tell(agent::Command::Spend { id, incarnation, used }).await;
             }
-            // One that rested goes on resting, without a process.
-            let has_work = state.conversations.of_agent(&agent.id).is_none_or(|conversation| {
-                conversation.current.is_some() || !conversation.queue.is_empty()
-            });
-            let command = if has_work {
-                let (why, blameless) = (why.to_owned(), false);
-                agent::Command::Interrupt { id, incarnation, why, blameless }
-            } else {
-                agent::Command::Sleep { id, incarnation, why: agent::SleepWhy::Idle }
-            };
+            let command = agent::Command::Lose { id, incarnation, why: why.to_owned() };
             self.shared.tell(command).await;
         }
     }
@@ -455,34 +420,8 @@ fn fails_as(state: &State, agent: &Agent, role: &role::Role) -> Arc<str> {
     }
 }
 
-/// Who is to work a run off.
-pub(crate) struct Worker {
-    pub(crate) role: Option<String>,
-    pub(crate) program: Option<String>,
-    pub(crate) model: Option<String>,
-}
-
-impl Worker {
-    /// Fills in what is not said from who worked on it before. A model is one of its program.
-    pub(crate) fn or_as_before(self, before: Option<&role::Role>) -> Self {
-        let Some(before) = before.filter(|_| self.role.is_none()) else { return self };
-        let is_same = self.program.as_deref().is_none_or(|program| program == &*before.program);
-        let name = before.name.as_str();
-        Self {
-            role: (name != DEFAULT_WORKER).then(|| name.to_owned()),
-            program: Some(self.program.unwrap_or_else(|| before.program.to_string())),
-            model: self
-                .model
-                .or_else(|| before.model.as_deref().filter(|_| is_same).map(str::to_owned)),
-        }
-    }
-}
-
-/// Who works on a run if the person wants no role.
-const DEFAULT_WORKER: &str = "worker";
-
 /// Returns how those behave who work a run off.
-pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::Role, String> {
+pub(crate) fn worker(configured: &Configured, wanted: &WantedAgents) -> Result<role::Role, String> {
     const DEFAULT_ROLE: &str = "coder";
     let configuration = configured.current();
     let name = wanted.role.as_deref().unwrap_or(DEFAULT_ROLE);
@@ -498,7 +437,8 @@ pub(crate) fn worker(configured: &Configured, wanted: &Worker) -> Result<role::R
     let mut behaviour = convert(&role, &configuration, configured.search_path())?;
     // What they are to do is in the run's own prompt, unless the person wants a role.
     if wanted.role.is_none() {
-        behaviour.name = RoleName::parse(DEFAULT_WORKER).map_err(|error| error.to_string())?;
+        behaviour.name =
+            RoleName::parse(WantedAgents::NO_ROLE).map_err(|error| error.to_string())?;
         behaviour.prompt = "".into();
     }
     behaviour.directory = None;

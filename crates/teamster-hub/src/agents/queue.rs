@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use teamster_core::agent::{Agent, AgentId, Phase};
+use teamster_core::agent::{self, Agent, AgentId, InLine, Next, Phase};
 use teamster_core::role::Role;
 use teamster_core::{State, Timestamp};
 
@@ -89,22 +89,12 @@ fn time(at: Timestamp) -> String {
     shown.unwrap_or_else(|_| at.0.to_string())
 }
 
-/// How an agent would stand in line for its directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum InLine {
-    /// Nobody works there.
-    No,
-    /// Somebody does, and nobody else waits.
-    Next,
-    Later,
-}
-
 impl Queue {
     pub fn new(hub: Handle, clock: Arc<dyn Clock>, configured: Arc<Configured>) -> Self {
         Self { hub, clock, configured, failing: Arc::default(), resting: Arc::default() }
     }
 
-    pub(super) fn pool(&self) -> Pool {
+    fn pool(&self) -> Pool {
         self.configured.current().settings.pool.clone()
     }
 
@@ -176,9 +166,8 @@ impl Queue {
 
     /// Returns how an agent would stand in line for the directory that it works in.
     pub(super) fn line(&self, state: &State, agent: &Agent) -> InLine {
-        let has_work = state.conversations.of_agent(&agent.id).is_some_and(|conversation| {
-            conversation.current.is_some() || !conversation.queue.is_empty()
-        });
+        let conversation = state.conversations.of_agent(&agent.id);
+        let has_work = conversation.is_some_and(|conversation| conversation.has_work());
         let Some(tree) = has_work.then(|| tree(state, agent)).flatten() else { return InLine::No };
         let trees = self.hub.trees();
         match (trees.is_held(&tree), trees.is_awaited(&tree)) {
@@ -194,19 +183,39 @@ impl Queue {
         [self.failing.next(now), account].into_iter().flatten().min()
     }
 
-    /// Those that only wait take no room among the running, but all take room among the living; unless nobody but waiters
-    /// lives, who would wait for ever.
-    pub(super) fn has_room(&self, state: &State) -> bool {
-        let idlers = self.hub.idlers();
-        let running = state.agents.active().filter(|agent| {
-            !idlers.contains(&agent.id.principal()) && !self.resting.contains(&agent.id)
-        });
-        let (n_running, n_live) = (running.count(), state.agents.active().count());
+    /// Returns what there is to do so that more agents work.
+    pub(super) fn next(&self, state: &State, can_make_room: bool, now: Timestamp) -> Next {
+        agent::next(state, self.limits(), can_make_room, &Known { queue: self, state, now })
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        self.limits().has_room(state, &Known { queue: self, state, now: self.clock.now() })
+    }
+
+    fn limits(&self) -> agent::Pool {
         let pool = self.pool();
-        let crowded = n_live >= pool.live.get() as usize;
-        // Who waits for a person does not wait for whoever is queued.
-        let asks = |agent: &&Arc<Agent>| state.questions.open_of(&agent.id).next().is_some();
-        let all_wait = n_running == 0 && state.agents.active().filter(asks).count() == 0;
-        n_running < pool.running.get() as usize && (!crowded || all_wait)
+        agent::Pool { running: pool.running.get() as usize, live: pool.live.get() as usize }
+    }
+}
+
+/// What the hub knows of agents at some moment.
+struct Known<'a> {
+    queue: &'a Queue,
+    state: &'a State,
+    now: Timestamp,
+}
+
+impl agent::Knowledge for Known<'_> {
+    fn only_waits(&self, agent: &Agent) -> bool {
+        let Queue { hub, resting, .. } = self.queue;
+        hub.idlers().contains(&agent.id.principal()) || resting.contains(&agent.id)
+    }
+
+    fn is_ready(&self, agent: &Agent) -> bool {
+        self.queue.spared(self.state, agent, self.now).is_none()
+    }
+
+    fn line(&self, agent: &Agent) -> InLine {
+        self.queue.line(self.state, agent)
     }
 }

@@ -19,6 +19,12 @@ pub(super) fn without_secrets(command: Command) -> Command {
         Command::Sleep { id, incarnation, why } => {
             Command::Sleep { id, incarnation, why: asleep(why) }
         }
+        Command::NotStarted { id, incarnation, why } => {
+            Command::NotStarted { id, incarnation, why: redacted(&why) }
+        }
+        Command::Lose { id, incarnation, why } => {
+            Command::Lose { id, incarnation, why: redacted(&why) }
+        }
         Command::End { id, incarnation, outcome } => {
             Command::End { id, incarnation, outcome: ended(outcome) }
         }
@@ -81,7 +87,9 @@ mod tests {
         for command in [
             Command::Warn { id: id.clone(), says: says.clone() },
             Command::Park { id: id.clone(), incarnation, account, until, why: why.clone() },
-            Command::Interrupt { id: id.clone(), incarnation, why, blameless: false },
+            Command::Interrupt { id: id.clone(), incarnation, why: why.clone(), blameless: false },
+            Command::NotStarted { id: id.clone(), incarnation, why: why.clone() },
+            Command::Lose { id: id.clone(), incarnation, why },
             Command::Sleep {
                 id: id.clone(),
                 incarnation,

@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_core::agent::{Agent, Phase as AgentPhase};
-use teamster_core::drive::{self, Next, Phase, Terms};
+use teamster_core::drive::{self, Drive, Next, Phase, WantedAgents};
 use teamster_core::ids::NoteId;
 use teamster_core::item::{self, Priority, Status};
 use teamster_core::note::{self, NewNote};
@@ -19,12 +19,11 @@ use teamster_core::run::{self, Run};
 use teamster_core::spending::Spent;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Command, RunName};
+use teamster_core::{Caller, Command, RunName};
 use teamster_mcp::Hub as _;
 
 use super::waiting::wait_for;
 use super::{Answer, Api, Given, InPath, Problem, submit};
-use crate::held::Held;
 use crate::work::ForgetProblem;
 use crate::{agents, system_programs};
 
@@ -117,15 +116,6 @@ pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> V
         Phase::Working | Phase::Paused | Phase::Stopping => None,
     });
     let totals = drive.map(|drive| &drive.totals);
-    // Limits are given for the time since it was begun or resumed; what was used before is added to them.
-    let iterations_max = drive.and_then(|drive| {
-        let before = drive.totals.n_iterations - drive.n_iterations.min(drive.totals.n_iterations);
-        drive.terms.iterations.map(|most| most.saturating_add(before))
-    });
-    let budget = drive.and_then(|drive| {
-        let before = drive.totals.spent.microdollars.saturating_sub(drive.spent.microdollars);
-        drive.terms.microdollars.map(|most| most.saturating_add(before))
-    });
     let resumed = drive.filter(|drive| drive.totals.n_resumes > 0);
     json!({
         "name": name.as_str(), "phase": phase(run), "why": why, "under_way": run.is_driven(),
@@ -133,14 +123,14 @@ pub(super) fn line(state: &teamster_core::State, name: &RunName, run: &Run) -> V
         "file": drive.map(|drive| &drive.terms.file), "directory": drive.map(|drive| &drive.terms.directory),
         "program": drive.map(|drive| &drive.terms.behaviour.program), "model": drive.map(|drive| &drive.terms.behaviour.model),
         "workers": drive.map(|drive| drive.terms.workers), "iterations": totals.map(|totals| totals.n_iterations),
-        "iterations_max": iterations_max, "next_iteration": run.iterations.current(), "iteration": iteration(run),
+        "iterations_max": drive.and_then(Drive::iterations_max), "next_iteration": run.iterations.current(), "iteration": iteration(run),
         "failed": totals.map(|totals| totals.n_failed), "commits": totals.map(|totals| totals.n_commits),
         "is_planned": drive.map(|drive| drive.is_planned), "begun_at": totals.map(|totals| totals.begun_at),
         "resumes": totals.map(|totals| totals.n_resumes), "resumed_at": resumed.map(|drive| drive.begun_at),
         "worked_ms": totals.map(|totals| totals.worked_ms),
         "since_resumed": resumed.map(|drive| json!({"iterations": drive.n_iterations, "spent": super::spent(&drive.spent)})),
         "spent": totals.map(|totals| super::spent(&totals.spent)),
-        "spent_now": spent_now(state, run).map(|now| super::spent(&now)), "budget_microdollars": budget,
+        "spent_now": spent_now(state, run).map(|now| super::spent(&now)), "budget_microdollars": drive.and_then(Drive::budget),
         "queued_messages": drive.map(|drive| drive.messages.len()),
     })
 }
@@ -323,11 +313,6 @@ struct Begin {
     extra: Option<String>,
 }
 
-/// As long as a template and what else agents are told may be.
-const TEMPLATE_BYTES_MAX: usize = 64 * 1024;
-/// As many words as a check may have, and as long as they may be together.
-const CHECK_BYTES_MAX: usize = 4_096;
-
 async fn begin(
     State(api): State<Api>,
     Extension(token): Extension<Arc<Token>>,
@@ -339,110 +324,57 @@ async fn begin(
     if !directory.is_absolute() || !directory.is_dir() {
         return Err(bad(format!("there is no directory {:?}", asked.directory)));
     }
-    let is_known = api.hub.state().runs.get(&name).drive.is_some();
-    if name == RunName::default_run() && !is_known {
-        return Err(bad(
-            "the run `default` is the list that all drafted agents share; give this run another name with --name",
-        ));
-    }
-    let templates = [&asked.template, &asked.plan_template];
-    if templates.into_iter().flatten().any(|text| text.trim().is_empty()) {
-        return Err(bad("the template is empty; `teamster template` prints the usual one"));
-    }
-    let texts = [&asked.extra, &asked.template, &asked.plan_template];
-    let is_long = texts.into_iter().flatten().any(|text| text.len() > TEMPLATE_BYTES_MAX)
-        || asked.check.iter().flatten().map(String::len).sum::<usize>() > CHECK_BYTES_MAX;
-    if is_long || asked.check.iter().flatten().any(|word| word.contains('\0')) {
-        return Err(bad("the template, the check or what else is told is too long"));
-    }
-    // Whoever goes on with a run need not say again on which terms.
-    let state = api.hub.state();
-    let drive = state.runs.get(&name).drive.as_ref().filter(|_| asked.resume);
-    let before = drive.map(|drive| &*drive.terms);
-    // Whoever goes on with one that has used its iterations up wants more of them; money is given only by saying so.
-    let iterations = asked.iterations.or_else(|| {
-        let left = drive.and_then(|drive| drive.terms.iterations?.checked_sub(drive.n_iterations));
-        left.filter(|left| *left > 0)
-    });
-    let microdollars = match (asked.microdollars, drive) {
-        (None, Some(drive)) => {
-            let spent = drive.spent.microdollars;
-            let left = drive.terms.microdollars.map(|budget| budget.saturating_sub(spent));
-            if left == Some(0) {
-                return Err(bad("its budget is spent; give it more with --budget"));
-            }
-            left
-        }
-        (microdollars, _) => microdollars,
-    };
-    let workers = asked.workers.or_else(|| before.map(|terms| terms.workers)).unwrap_or(1);
-    let commits = asked.commits.or_else(|| before.map(|terms| terms.commits)).unwrap_or(true);
-    let repository = match commits {
-        true => crate::work::repository(api.hub.held(), directory).await.map_err(bad)?,
-        false => None,
-    };
-    if workers > 1 {
-        let says = "several workers need a git repository with a commit, and commits: each works in a worktree of its own";
-        if !repository.as_ref().is_some_and(|repository| repository.has_commit) {
-            return Err(bad(says));
-        }
-        if !repository.as_ref().is_some_and(|repository| repository.is_on_branch) {
-            let says = "several workers need a branch to merge their work into, and HEAD is on none; run `git switch BRANCH`, \
-                        or `git switch -c NAME` for a new one";
-            return Err(bad(says));
-        }
-    }
-    if let Some(repository) = &repository {
-        has_room(api.hub.held(), &state, &name, &repository.root).await?;
-    }
-    let says_who = asked.role.is_some() || asked.program.is_some() || asked.model.is_some();
-    let behaviour = match before.filter(|_| !says_who) {
-        Some(before) => before.behaviour.clone(),
-        None => {
-            let wanted =
-                agents::Worker { role: asked.role, program: asked.program, model: asked.model };
-            let wanted = wanted.or_as_before(before.map(|terms| &*terms.behaviour));
-            Arc::new(agents::worker(&api.configured, &wanted).map_err(bad)?)
-        }
-    };
-    if let Some(words) = asked.check.as_deref().filter(|words| !words.is_empty()) {
-        can_check(&api, words, directory)?;
-    }
-    let check = asked.check.map(|words| words.into_iter().map(Into::into).collect());
-    let check = check.or_else(|| before.map(|terms| terms.check.clone())).unwrap_or_default();
-    let has_new_spec = before.is_some_and(|terms| *terms.spec != *asked.spec);
-    let spec_changed = has_new_spec.then(|| {
-        format!(
-            "warning: {} has changed since the run began; agents get the new text as yours",
-            asked.file
-        )
-    });
-    let template = asked.template.map(Into::into);
-    let plan_template = asked.plan_template.map(Into::into);
-    let extra = asked.extra.map(Into::into);
-    let terms = Terms {
+    let wanted = WantedAgents { role: asked.role, program: asked.program, model: asked.model };
+    let mut request = drive::Request {
+        resumes: asked.resume,
         spec: asked.spec.into(),
         file: asked.file.into(),
         directory: asked.directory.as_str().into(),
-        behaviour,
-        iterations,
-        workers,
-        microdollars,
-        commits,
-        check,
-        template: template.or_else(|| before.and_then(|terms| terms.template.clone())),
-        extra: extra.or_else(|| before.map(|terms| terms.extra.clone())).unwrap_or_default(),
-        plan_template: plan_template
-            .or_else(|| before.and_then(|terms| terms.plan_template.clone())),
+        behaviour: None,
+        iterations: asked.iterations,
+        workers: asked.workers,
+        microdollars: asked.microdollars,
+        commits: asked.commits,
+        check: asked.check.map(|words| words.into_iter().map(Into::into).collect()),
+        template: asked.template.map(Into::into),
+        plan_template: asked.plan_template.map(Into::into),
+        extra: asked.extra.map(Into::into),
+        repository: None,
     };
-    // A person wants it tried, however it failed before.
-    api.queue.forgive_program(&terms.behaviour.program);
+    request.check_texts().map_err(|refusal| bad(refusal.to_string()))?;
+    if let Some(program) = request.check.as_deref().and_then(<[_]>::first) {
+        can_check(&api, program, directory)?;
+    }
+    let state = api.hub.state();
+    let run = state.runs.get(&name);
+    let commits = request.commits(run);
+    if commits {
+        let found = crate::work::repository(api.hub.held(), directory).await.map_err(bad)?;
+        request.repository = found;
+    }
+    let before = request.before(run);
+    if before.is_none() || !wanted.is_empty() {
+        let wanted = wanted.or_as_before(before.map(|terms| &*terms.behaviour));
+        let behaviour = agents::worker(&api.configured, &wanted).map_err(bad)?;
+        request.behaviour = Some(Arc::new(behaviour));
+    }
+    let spec_changed = before.is_some_and(|terms| terms.spec != request.spec).then(|| {
+        format!(
+            "warning: {} has changed since the run began; agents get the new text as yours",
+            request.file
+        )
+    });
+    let is_uncommitted = commits && request.repository.is_none();
     // From here on the log tells how it goes.
     let head = api.log.head().await?;
-    let what = run::Command::Drive(drive::Command::Begin { terms, resumes: asked.resume });
+    let what = run::Command::Drive(drive::Command::Begin(request));
     let done = submit(&api, &token, Command::Run { run: name.clone(), what }).await?;
+    // A person wants it tried, however it failed before.
+    if let Some(drive) = &done.state.runs.get(&name).drive {
+        api.queue.forgive_program(&drive.terms.behaviour.program);
+    }
     let mut view = shown(&api, &done.state, &name);
-    if commits && repository.is_none() {
+    if is_uncommitted {
         let says = "{} is in no git repository, so nothing is committed";
         view["uncommitted"] = says.replace("{}", &asked.directory).into();
     }
@@ -451,15 +383,8 @@ async fn begin(
     Ok(Json(view))
 }
 
-/// Refuses a check that could not be run.
-fn can_check(api: &Api, words: &[String], directory: &FilePath) -> Result<(), Problem> {
-    if let Some(word) = words.iter().find(|word| matches!(&***word, "&&" | "||" | "|" | ";" | ">"))
-    {
-        return Err(bad(format!(
-            "no shell reads the check, so {word:?} means nothing in it; let one: --check \"sh -c '…'\""
-        )));
-    }
-    let Some(program) = words.first() else { return Ok(()) };
+/// Refuses a check whose program is not there.
+fn can_check(api: &Api, program: &str, directory: &FilePath) -> Result<(), Problem> {
     let found = match program.contains('/') {
         true => directory.join(program).is_file(),
         false => system_programs::on_path(program, api.configured.search_path()).is_some(),
@@ -470,25 +395,6 @@ fn can_check(api: &Api, words: &[String], directory: &FilePath) -> Result<(), Pr
             "the check's program {program:?} is not on the PATH of the hub; install it, or name it with its path"
         ))),
     }
-}
-
-/// Refuses a run that would commit in the same repository as another one. Of the same directory the core takes care.
-async fn has_room(
-    held: &Held,
-    state: &teamster_core::State,
-    name: &RunName,
-    root: &FilePath,
-) -> Result<(), Problem> {
-    let others = state.runs.iter().filter(|(other, run)| *other != name && run.is_driven());
-    let others = others.filter_map(|(other, run)| Some((other, &run.drive.as_ref()?.terms)));
-    let others: Vec<_> = others.filter(|(_, terms)| terms.commits).collect();
-    for (other, terms) in others {
-        let theirs = crate::work::repository(held, FilePath::new(&*terms.directory)).await;
-        if theirs.is_ok_and(|theirs| theirs.is_some_and(|theirs| theirs.root == root)) {
-            return Err(bad(drive::Refusal::SamePlace(other.clone()).to_string()));
-        }
-    }
-    Ok(())
 }
 
 #[derive(Debug, Deserialize)]
@@ -540,11 +446,10 @@ async fn forget(
     if !state.runs.has(&name) {
         return Ok(Json(json!({"name": name, "forgotten": false})));
     }
-    let run = state.runs.get(&name);
-    if run.is_driven() || run.iterations.open().next().is_some() {
-        return Err(Problem(StatusCode::CONFLICT, run::Refusal::UnderWay(name).to_string()));
-    }
-    let data = api.configured.data();
+    // Before anything of it is removed.
+    let allowed = state.runs.may_forget(&name, &Caller::of(&token));
+    allowed.map_err(|refusal| Problem(StatusCode::CONFLICT, refusal.to_string()))?;
+    let (run, data) = (state.runs.get(&name), api.configured.data());
     let removed = crate::work::forget(api.hub.held(), data, &name, run, force).await;
     let removed = removed.map_err(|problem| {
         let code = match problem {

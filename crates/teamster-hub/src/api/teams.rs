@@ -6,12 +6,11 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use teamster_core::agent::Phase;
 use teamster_core::conversation::Conversation;
-use teamster_core::team::{self, Team};
+use teamster_core::team;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
 use teamster_core::{Command, Timestamp};
@@ -22,7 +21,7 @@ use crate::config;
 
 use super::stands::holds_up;
 use super::waiting::wait_for_event;
-use super::{Answer, Api, InPath, Problem, Query, submit};
+use super::{Answer, Api, InPath, Query, submit};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().route("/api/teams", get(list)).route("/api/teams/{name}/remove", post(remove))
@@ -35,21 +34,9 @@ async fn remove(
     name: InPath,
 ) -> Answer {
     let Path(name) = name?;
-    let refused = |says: String| Problem(StatusCode::UNPROCESSABLE_ENTITY, says);
-    let state = api.hub.state();
-    let Some(team) = state.teams.get(&name).filter(|team| team.is_implicit) else {
-        return Err(refused(format!(
-            "there is no team {name} of a directory that a hub was started in"
-        )));
-    };
-    if *team.directory == *api.hub.directory() {
-        return Err(refused(format!(
-            "{name} is the directory of this hub; start the hub in another one first"
-        )));
-    }
-    let rest = state.teams.iter().filter(|other| other.name != team.name);
-    let rest = rest.map(|team| Team::clone(team)).collect();
-    submit(&api, &token, Command::Team(team::Command::Sync(rest))).await?;
+    let hub_directory = api.hub.directory().into();
+    let remove = team::Command::Remove { name: name.clone(), hub_directory };
+    submit(&api, &token, Command::Team(remove)).await?;
     Ok(Json(json!({"name": name, "removed": true})))
 }
 
@@ -117,7 +104,7 @@ pub(super) fn all(api: &Api, state: &teamster_core::State) -> Vec<Shown> {
             }
             Some((Phase::Asleep | Phase::Ended, _)) | None => "asleep",
         };
-        let has_work = conversation.current.is_some() || !conversation.queue.is_empty();
+        let has_work = conversation.has_work();
         let is_begun = conversation.current.is_some();
         let holds_up = |agent| holds_up(state, api.hub.trees(), agent, is_begun);
         Talk {

@@ -9,8 +9,8 @@ use teamster_core::{Command, PrincipalName, RunName, TeamName, Timestamp};
 use teamster_mcp::access::parse_grants;
 use teamster_mcp::catalogue::Catalogue;
 
+use super::Api;
 use super::serving::{Answered, Asked, Serve as _, invalid, page};
-use super::{Api, DEFAULT_AGENT};
 use crate::secret;
 
 pub(super) fn routes() -> Router<Api> {
@@ -54,11 +54,6 @@ async fn create(Asked { by, body, .. }: Asked<CreateToken>) -> Answered<CreateTo
     let secret = secret::new_secret();
     let next = || format!("agent-{}", by.api.hub.state().tokens.next_id().0);
     let name = body.name.unwrap_or_else(next);
-    if name == DEFAULT_AGENT {
-        return Err(invalid(
-            "the name agent belongs to the line that `teamster up` prints; choose another `name`",
-        ));
-    }
     let new = NewToken {
         principal: PrincipalName::parse(&name).map_err(invalid)?,
         kind: Kind::Agent,

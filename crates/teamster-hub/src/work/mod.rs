@@ -161,20 +161,11 @@ fn anchors(name: &RunName) -> String {
     between::anchor(name, "")
 }
 
-/// A repository that a run can commit in.
-pub(crate) struct Repository {
-    pub(crate) root: PathBuf,
-    /// It has a commit, so several can work on it side by side.
-    pub(crate) has_commit: bool,
-    /// HEAD is on a branch, into which their work can be merged.
-    pub(crate) is_on_branch: bool,
-}
-
 /// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
 pub(crate) async fn repository(
     held: &Held,
     directory: &Path,
-) -> Result<Option<Repository>, String> {
+) -> Result<Option<drive::Repository>, String> {
     match Tree::at(held, directory).await {
         Ok(Some(tree)) => {
             let standing = tree.standing().await.map_err(|error| error.to_string())?;
@@ -183,7 +174,8 @@ pub(crate) async fn repository(
                 Standing::Detached { .. } => (true, false),
                 Standing::Unborn => (false, true),
             };
-            Ok(Some(Repository { root: tree.root().to_owned(), has_commit, is_on_branch }))
+            let root = tree.root().to_string_lossy().as_ref().into();
+            Ok(Some(drive::Repository { root, has_commit, is_on_branch }))
         }
         Ok(None) => Ok(None),
         Err(error) => Err(format!(

@@ -211,7 +211,7 @@ mod tests {
         let principal = PrincipalName::parse(who).unwrap();
         let caller = Caller { principal: principal.clone(), kind, token: None, team: None };
         let cx = Context { caller, now: Timestamp(1), random: 1, quotas: Default::default() };
-        let command = Command::Run { run: RunName::default_run(), what };
+        let command = Command::Run { run: RunName::parse("spec").unwrap(), what };
         let Decision::New(events) = state.decide(&command, None, &cx).unwrap() else { panic!() };
         state.apply(&Record { at: cx.now, by: principal, token: None, key: None, events });
     }
@@ -220,23 +220,25 @@ mod tests {
     fn a_run() -> State {
         const ALL: &str =
             "SPEC\n{{spec}}\nTASKS\n{{tasks}}\nNOTES\n{{notes}}\nHISTORY\n{{history}}\n{{extra}}";
-        let terms = Terms {
+        let request = drive::Request {
+            resumes: false,
             spec: "Build it.\u{200b}".into(),
             file: "SPEC.md".into(),
             directory: "/project".into(),
-            behaviour: std::sync::Arc::new(crate::agents::tests::role()),
+            behaviour: Some(std::sync::Arc::new(crate::agents::tests::role())),
             iterations: None,
-            workers: 1,
+            workers: None,
             microdollars: None,
-            commits: false,
-            check: Vec::new(),
+            commits: Some(false),
+            check: None,
             template: Some(ALL.into()),
-            extra: "Be brief.".into(),
             plan_template: Some(ALL.into()),
+            extra: Some("Be brief.".into()),
+            repository: None,
         };
         let mut state = State::default();
         let (operator, agent) = (Kind::Operator, Kind::Agent);
-        let begin = drive::Command::Begin { terms, resumes: false };
+        let begin = drive::Command::Begin(request);
         let tell = drive::Command::Tell { text: "Mind the tests.\nAll of them.".into() };
         let add = |content: &str| {
             let new = item::NewItem { content: content.into(), status: None, priority: None };
@@ -271,7 +273,7 @@ mod tests {
     #[test]
     fn an_agent_cannot_speak_as_the_user() {
         let state = a_run();
-        let name = RunName::default_run();
+        let name = RunName::parse("spec").unwrap();
         let open = state.runs.get(&name).iterations.of_worker(0).unwrap().clone();
         let prompt = of_iteration(&state, &name, &open).unwrap().finished();
         expect_test::expect![[r#"

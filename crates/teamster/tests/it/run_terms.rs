@@ -296,3 +296,21 @@ fn what_a_person_holds_in_a_run_is_forgotten_with_it() {
     let forgot = project.world.hub.ok(&["run", "forget", "default"]);
     assert!(forgot.starts_with("forgot default"), "{forgot}");
 }
+
+/// The hub asks the core before it removes anything of a run.
+#[tokio::test]
+async fn a_run_that_another_works_on_keeps_all_that_it_left() {
+    let project = Project::start("");
+    let output = project.run(&["--workers", "2", "--check", "false"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let hub = &project.world.hub;
+    let mut bob = hub.modern(&hub.token("bob", "full"), "/mcp/session/SPEC").await;
+    let (claimed, failed) = bob.call("task-next", serde_json::json!({"claim": true})).await;
+    assert!(!failed, "{claimed}");
+    let left = || project.git(&["for-each-ref", "refs/teamster", "refs/heads/teamster"]);
+    let before = left();
+    assert!(!before.is_empty());
+    let refused = hub.fails(&["run", "forget", "SPEC", "--force"]);
+    assert!(refused.contains("bob is working on TAS-"), "{refused}");
+    assert_eq!(left(), before);
+}

@@ -133,8 +133,7 @@ impl Talk<'_> {
     fn has_a_place(&mut self) -> bool {
         let state = self.shared.hub.state();
         let conversation = state.conversations.of_agent(&self.agent.id);
-        let has_work =
-            conversation.is_some_and(|one| one.current.is_some() || !one.queue.is_empty());
+        let has_work = conversation.is_some_and(|conversation| conversation.has_work());
         let Some(tree) = agents::tree(&state, self.agent).filter(|_| has_work) else { return true };
         let trees = self.shared.hub.trees();
         let claim = self.conversing.claim.get_or_insert_with(|| trees.claim(&self.agent.id, tree));
