@@ -100,10 +100,8 @@ async fn copy_transcripts(
     into: &dyn Log,
     edit: &mut dyn Edit,
 ) -> Result<(), Error> {
-    let mut conversation = None;
-    while let Some(next) =
-        from.transcripts().conversations(conversation.as_ref(), 1).await?.into_iter().next()
-    {
+    let mut last = None;
+    while let Some(next) = from.transcripts().names(last.as_ref(), 1).await?.into_iter().next() {
         // What is left keeps its numbers: messages know their records by them.
         let mut after = from.transcripts().extent(&next).await?.forgotten;
         if after > 0 {
@@ -117,7 +115,7 @@ async fn copy_transcripts(
             together(edited.into_iter().map(|bytes| into.transcripts().append(&next, bytes)))
                 .await?;
         }
-        conversation = Some(next);
+        last = Some(next);
     }
     Ok(())
 }

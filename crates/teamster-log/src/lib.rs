@@ -21,8 +21,8 @@ pub use engines::{
     sqlite,
 };
 pub use log::{
-    AppendError, Blobs, Conversation, Error, Extent, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES,
-    MAX_PAGE_BYTES, MAX_RECORD_BYTES, NotAConversation, Record, Settled, Snapshot, Transcripts,
+    AppendError, Blobs, Error, Extent, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,
+    MAX_RECORD_BYTES, NotATranscriptName, Record, Settled, Snapshot, TranscriptName, Transcripts,
     settle,
 };
 pub use verify::{Broken, Report, verify};

@@ -15,7 +15,7 @@ pub const MAX_BODY_BYTES: usize = 8 << 20;
 /// About how much one page of commits or records carries: enough that paging costs nothing, little enough to hold several.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// The largest transcript record. A record is one step of a conversation; what is larger belongs in a blob.
+/// The largest transcript record. A record is one step of a transcript; what is larger belongs in a blob.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// The largest blob. Blobs are held in memory whole while they are hashed.
@@ -59,38 +59,38 @@ pub trait Log: Send + Sync + 'static {
     fn blobs(&self) -> &dyn Blobs;
 }
 
-/// Append-only records per conversation. They are read by page and never replayed, so they may be large and many. The
+/// Append-only records per transcript. They are read by page and never replayed, so they may be large and many. The
 /// oldest may be forgotten; numbers are never used again.
 pub trait Transcripts: Send + Sync {
-    /// Appends a record and returns its number (1, 2, 3, … in each conversation); durable when `Ok`.
+    /// Appends a record and returns its number (1, 2, 3, … in each transcript); durable when `Ok`.
     fn append(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         record: Vec<u8>,
     ) -> BoxFuture<'_, Result<u64, Error>>;
 
-    /// Returns the records after number `after`, bounded as [`Log::read`] is. A conversation without records is empty, and
+    /// Returns the records after number `after`, bounded as [`Log::read`] is. A transcript without records is empty, and
     /// what was forgotten is left out.
     fn read(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, Error>>;
 
-    /// Returns which records of a conversation there are.
-    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>>;
+    /// Returns which records of a transcript there are.
+    fn extent(&self, transcript: &TranscriptName) -> BoxFuture<'_, Result<Extent, Error>>;
 
     /// Removes the records up to number `up_to`, for good when `Ok`; what is appended later has a higher number. One that is
     /// cut short has removed the oldest, and can be repeated.
-    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>>;
+    fn forget(&self, transcript: &TranscriptName, up_to: u64) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Returns the conversations after `after` that have or had records, in the order of their names: at most `limit`.
-    fn conversations(
+    /// Returns the transcripts after `after` that have or had records, in the order of their names: at most `limit`.
+    fn names(
         &self,
-        after: Option<&Conversation>,
+        after: Option<&TranscriptName>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>>;
+    ) -> BoxFuture<'_, Result<Vec<TranscriptName>, Error>>;
 }
 
 /// Byte strings named by their SHA-256.
@@ -140,20 +140,20 @@ pub struct Record {
 /// The name of a transcript: words of ASCII letters, digits, `-` and `_`, separated by single dots, 128 characters at most.
 /// That is a legal subject on a message server and a harmless file name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Conversation(String);
+pub struct TranscriptName(String);
 
-/// Why a text is no [`Conversation`].
+/// Why a text is no [`TranscriptName`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} cannot name a conversation; use words of letters, digits, - and _ separated by dots, at most {MAX_NAME} characters"
+    "{0:?} cannot name a transcript; use words of letters, digits, - and _ separated by dots, at most {MAX_NAME} characters"
 )]
-pub struct NotAConversation(String);
+pub struct NotATranscriptName(String);
 
 /// Leaves room for a prefix within the 255 bytes of a file name.
 const MAX_NAME: usize = 128;
 
-impl Conversation {
-    pub fn new(name: impl Into<String>) -> Result<Self, NotAConversation> {
+impl TranscriptName {
+    pub fn new(name: impl Into<String>) -> Result<Self, NotATranscriptName> {
         let name = name.into();
         let is_word = |word: &str| {
             !word.is_empty()
@@ -162,7 +162,7 @@ impl Conversation {
         if name.len() <= MAX_NAME && name.split('.').all(is_word) {
             Ok(Self(name))
         } else {
-            Err(NotAConversation(name))
+            Err(NotATranscriptName(name))
         }
     }
 
@@ -171,7 +171,7 @@ impl Conversation {
     }
 }
 
-impl fmt::Display for Conversation {
+impl fmt::Display for TranscriptName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -215,9 +215,9 @@ pub enum Error {
     #[error("commit {number} is damaged: {why}; see what else is with `teamster log verify`")]
     DamagedCommit { number: u64, why: String },
     #[error(
-        "record {number} of the transcript {conversation} is damaged or missing; restore it from a backup"
+        "record {number} of the transcript {transcript} is damaged or missing; restore it from a backup"
     )]
-    DamagedRecord { conversation: Conversation, number: u64 },
+    DamagedRecord { transcript: TranscriptName, number: u64 },
     #[error(
         "blob {0} is damaged: its bytes have another hash; restore it from a backup, or store the same bytes again"
     )]
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_conversation_is_dotted_words() {
         for good in ["a", "frontend.backend", "A-1_b.C", &"x".repeat(MAX_NAME)] {
-            assert_eq!(Conversation::new(good).map(|name| name.to_string()), Ok(good.to_owned()));
+            assert_eq!(TranscriptName::new(good).map(|name| name.to_string()), Ok(good.to_owned()));
         }
         for bad in [
             "",
@@ -301,7 +301,7 @@ mod tests {
             "é",
             &"x".repeat(MAX_NAME + 1),
         ] {
-            assert_eq!(Conversation::new(bad), Err(NotAConversation(bad.to_owned())));
+            assert_eq!(TranscriptName::new(bad), Err(NotATranscriptName(bad.to_owned())));
         }
     }
 }

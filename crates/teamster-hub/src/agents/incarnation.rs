@@ -25,7 +25,7 @@ use teamster_core::spending::Used;
 use teamster_core::team::Team;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp, drive};
-use teamster_log::Conversation;
+use teamster_log::TranscriptName;
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
 use tokio::time::Instant;
@@ -196,7 +196,7 @@ struct Talk<'a> {
     /// How its process is ended.
     grace: Grace,
     dialogue: Dialogue<Lines<started::Output>, Stdin>,
-    transcript: Conversation,
+    transcript: TranscriptName,
     transcriber: Transcriber,
     /// The last record that it wrote.
     last_record: Option<u64>,

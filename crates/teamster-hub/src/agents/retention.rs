@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamster_core::Timestamp;
 use teamster_core::agent::AgentId;
-use teamster_log::{Conversation, Error, Log};
+use teamster_log::{Error, Log, TranscriptName};
 
 use super::Shared;
 use crate::settings::Transcripts;
@@ -14,8 +14,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const PAGE: usize = 100;
 
 /// Returns the name of an agent's transcript.
-pub(crate) fn transcript_of(agent: &str) -> Result<Conversation, teamster_log::NotAConversation> {
-    Conversation::new(format!("agent.{agent}"))
+pub(crate) fn transcript_of(
+    agent: &str,
+) -> Result<TranscriptName, teamster_log::NotATranscriptName> {
+    TranscriptName::new(format!("agent.{agent}"))
 }
 
 /// Looks after all transcripts, at once and then daily.
@@ -40,7 +42,7 @@ pub(super) async fn run(shared: &Shared) {
 async fn all(shared: &Shared) -> Result<(), Error> {
     let mut last = None;
     loop {
-        let page = shared.log.transcripts().conversations(last.as_ref(), PAGE).await?;
+        let page = shared.log.transcripts().names(last.as_ref(), PAGE).await?;
         let Some(end) = page.last().cloned() else { return Ok(()) };
         for transcript in &page {
             if let Some(agent) = transcript.as_str().strip_prefix("agent.") {
@@ -55,13 +57,13 @@ async fn all(shared: &Shared) -> Result<(), Error> {
 }
 
 /// Looks after the transcript of an agent whose turn is over.
-pub(super) async fn after_turn(shared: &Shared, agent: &AgentId, transcript: &Conversation) {
+pub(super) async fn after_turn(shared: &Shared, agent: &AgentId, transcript: &TranscriptName) {
     if let Err(error) = one(shared, transcript, agent.as_str()).await {
         tracing::warn!(%agent, %error, "old records could not be removed");
     }
 }
 
-async fn one(shared: &Shared, transcript: &Conversation, agent: &str) -> Result<(), Error> {
+async fn one(shared: &Shared, transcript: &TranscriptName, agent: &str) -> Result<(), Error> {
     let log = &*shared.log;
     let extent = log.transcripts().extent(transcript).await?;
     let configuration = shared.configured.current();
@@ -110,7 +112,7 @@ struct When {
 /// Returns the number of the last record from before a time. Records are in the order of time, so few are looked at.
 pub(crate) async fn last_before(
     log: &dyn Log,
-    transcript: &Conversation,
+    transcript: &TranscriptName,
     at_ms: i64,
 ) -> Result<u64, Error> {
     let extent = log.transcripts().extent(transcript).await?;

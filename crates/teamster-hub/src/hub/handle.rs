@@ -12,7 +12,7 @@ use teamster_core::key::Key;
 use teamster_core::token::Kind;
 use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp, quota};
-use teamster_log::{Conversation, Log};
+use teamster_log::{Log, TranscriptName};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{Aside, Asked, Done, Failure, Listens, StepsBack, Waits, Watch};
 use teamster_mcp::pace::{self, Paces};
@@ -205,7 +205,7 @@ impl Handle {
 async fn records(log: Arc<dyn Log>, asked: Asked) -> Result<Vec<Value>, String> {
     let Asked { agent, after, up_to, n_records } = asked;
     let name = format!("agent.{agent}");
-    let transcript = Conversation::new(name).map_err(|error| error.to_string())?;
+    let transcript = TranscriptName::new(name).map_err(|error| error.to_string())?;
     let failed = |error: teamster_log::Error| error.to_string();
     let extent = log.transcripts().extent(&transcript).await.map_err(failed)?;
     let up_to = up_to.unwrap_or(extent.last).min(extent.last);

@@ -21,7 +21,7 @@ use super::snapshots::{belongs, outranks};
 use super::tail::{TAIL_PAGE, tail};
 use crate::log::{MAX_BLOB_BYTES, MAX_RECORD_BYTES, check_body, check_size};
 use crate::{
-    AppendError, Blobs, Commit, Conversation, Error, Extent, Hash, Head, Log, Record, Snapshot,
+    AppendError, Blobs, Commit, Error, Extent, Hash, Head, Log, Record, Snapshot, TranscriptName,
     Transcripts,
 };
 
@@ -41,7 +41,7 @@ struct Contents {
     /// A commit still on its way: see [`Fate::UnknownLate`].
     late: Option<Commit>,
     snapshot: Option<Snapshot>,
-    transcripts: BTreeMap<Conversation, Transcript>,
+    transcripts: BTreeMap<TranscriptName, Transcript>,
     blobs: BTreeMap<Hash, Vec<u8>>,
 }
 
@@ -217,14 +217,14 @@ impl Log for Memory {
 impl Transcripts for Memory {
     fn append(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         record: Vec<u8>,
     ) -> BoxFuture<'_, Result<u64, Error>> {
-        let conversation = conversation.clone();
+        let transcript = transcript.clone();
         async move {
             check_size("a transcript record", &record, MAX_RECORD_BYTES)?;
             let mut contents = self.store.contents();
-            let transcript = contents.transcripts.entry(conversation).or_default();
+            let transcript = contents.transcripts.entry(transcript).or_default();
             transcript.records.push(record);
             Ok(transcript.extent().last)
         }
@@ -233,15 +233,15 @@ impl Transcripts for Memory {
 
     fn read(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, Error>> {
-        let conversation = conversation.clone();
+        let transcript = transcript.clone();
         async move {
             let mut page = Page::new(limit);
             let contents = self.store.contents();
-            let Some(transcript) = contents.transcripts.get(&conversation) else {
+            let Some(transcript) = contents.transcripts.get(&transcript) else {
                 return Ok(Vec::new());
             };
             let Transcript { forgotten, records } = transcript;
@@ -256,19 +256,19 @@ impl Transcripts for Memory {
         .boxed()
     }
 
-    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>> {
-        let found = self.store.contents().transcripts.get(conversation).map(Transcript::extent);
+    fn extent(&self, transcript: &TranscriptName) -> BoxFuture<'_, Result<Extent, Error>> {
+        let found = self.store.contents().transcripts.get(transcript).map(Transcript::extent);
         std::future::ready(Ok(found.unwrap_or_default())).boxed()
     }
 
-    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
-        let conversation = conversation.clone();
+    fn forget(&self, transcript: &TranscriptName, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
+        let transcript = transcript.clone();
         async move {
             let mut contents = self.store.contents();
             if up_to == 0 {
                 return Ok(());
             }
-            let transcript = contents.transcripts.entry(conversation).or_default();
+            let transcript = contents.transcripts.entry(transcript).or_default();
             let n_over = as_index(up_to.saturating_sub(transcript.forgotten));
             transcript.records.drain(..n_over.min(transcript.records.len()));
             transcript.forgotten = transcript.forgotten.max(up_to);
@@ -277,16 +277,16 @@ impl Transcripts for Memory {
         .boxed()
     }
 
-    fn conversations(
+    fn names(
         &self,
-        after: Option<&Conversation>,
+        after: Option<&TranscriptName>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>> {
+    ) -> BoxFuture<'_, Result<Vec<TranscriptName>, Error>> {
         let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         async move {
             let contents = self.store.contents();
             let later = contents.transcripts.range((after, Bound::Unbounded));
-            Ok(later.map(|(conversation, _)| conversation.clone()).take(limit).collect())
+            Ok(later.map(|(transcript, _)| transcript.clone()).take(limit).collect())
         }
         .boxed()
     }

@@ -27,7 +27,7 @@ use super::tail::{TAIL_PAGE, tail};
 use super::{OpenError, Options, directory, files};
 use crate::log::{MAX_RECORD_BYTES, check_body, check_size};
 use crate::{
-    AppendError, Blobs, Commit, Conversation, Error, Extent, Head, Log, Record, Snapshot,
+    AppendError, Blobs, Commit, Error, Extent, Head, Log, Record, Snapshot, TranscriptName,
     Transcripts,
 };
 
@@ -205,14 +205,14 @@ impl Log for Sqlite {
 impl Transcripts for Sqlite {
     fn append(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         record: Vec<u8>,
     ) -> BoxFuture<'_, Result<u64, Error>> {
-        let conversation = conversation.clone();
+        let transcript = transcript.clone();
         async move {
             check_size("a transcript record", &record, MAX_RECORD_BYTES)?;
             match &self.writer {
-                Some(writer) => writer.record(conversation, record).await,
+                Some(writer) => writer.record(transcript, record).await,
                 None => Err(Error::Unavailable(READ_ONLY.to_owned())),
             }
         }
@@ -221,29 +221,29 @@ impl Transcripts for Sqlite {
 
     fn read(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, Error>> {
-        let conversation = conversation.clone();
+        let transcript = transcript.clone();
         self.read_blocking("read a transcript", move |reader| {
-            reader.records(&conversation, after, limit)
+            reader.records(&transcript, after, limit)
         })
         .boxed()
     }
 
-    fn extent(&self, conversation: &Conversation) -> BoxFuture<'_, Result<Extent, Error>> {
-        let conversation = conversation.clone();
-        self.read_blocking("read a transcript", move |reader| reader.extent(&conversation)).boxed()
+    fn extent(&self, transcript: &TranscriptName) -> BoxFuture<'_, Result<Extent, Error>> {
+        let transcript = transcript.clone();
+        self.read_blocking("read a transcript", move |reader| reader.extent(&transcript)).boxed()
     }
 
-    fn forget(&self, conversation: &Conversation, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
-        let conversation = conversation.clone();
+    fn forget(&self, transcript: &TranscriptName, up_to: u64) -> BoxFuture<'_, Result<(), Error>> {
+        let transcript = transcript.clone();
         async move {
             match &self.writer {
                 // Some at a time, so that nobody who writes waits for long.
                 Some(writer) => {
-                    while writer.forget(conversation.clone(), up_to).await? < up_to {}
+                    while writer.forget(transcript.clone(), up_to).await? < up_to {}
                     Ok(())
                 }
                 None => Err(Error::Unavailable(READ_ONLY.to_owned())),
@@ -252,15 +252,13 @@ impl Transcripts for Sqlite {
         .boxed()
     }
 
-    fn conversations(
+    fn names(
         &self,
-        after: Option<&Conversation>,
+        after: Option<&TranscriptName>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Conversation>, Error>> {
+    ) -> BoxFuture<'_, Result<Vec<TranscriptName>, Error>> {
         let after = after.cloned();
-        self.read_blocking("list transcripts", move |reader| {
-            reader.conversations(after.as_ref(), limit)
-        })
-        .boxed()
+        self.read_blocking("list transcripts", move |reader| reader.names(after.as_ref(), limit))
+            .boxed()
     }
 }

@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
 use teamster_log::memory::{Memory, Store};
 use teamster_log::{
-    AppendError, Commit, CommitId, Conversation, Edit, EditError, Error, Extent, Hash, Head, Log,
-    MAX_BODY_BYTES, MAX_PAGE_BYTES, MAX_RECORD_BYTES, Record, Settled, Snapshot, Verbatim, copy,
+    AppendError, Commit, CommitId, Edit, EditError, Error, Extent, Hash, Head, Log, MAX_BODY_BYTES,
+    MAX_PAGE_BYTES, MAX_RECORD_BYTES, Record, Settled, Snapshot, TranscriptName, Verbatim, copy,
     settle, verify,
 };
 
@@ -309,10 +309,10 @@ pub(crate) async fn a_snapshot_of_another_history_is_not_offered(rig: &impl Rig)
 pub(crate) async fn transcripts_keep_their_order_and_are_separate(rig: &impl Rig) {
     let log = rig.log();
     let transcripts = log.transcripts();
-    let [one, other, none] = ["a.b", "b.a", "c"].map(|name| Conversation::new(name).unwrap());
+    let [one, other, none] = ["a.b", "b.a", "c"].map(|name| TranscriptName::new(name).unwrap());
     let mut numbers = Vec::new();
-    for (conversation, text) in [(&one, "hello"), (&other, "hi"), (&one, "\0\u{fe}"), (&one, "")] {
-        numbers.push(transcripts.append(conversation, text.into()).await.unwrap());
+    for (transcript, text) in [(&one, "hello"), (&other, "hi"), (&one, "\0\u{fe}"), (&one, "")] {
+        numbers.push(transcripts.append(transcript, text.into()).await.unwrap());
     }
     assert_eq!(numbers, [1, 1, 2, 3]);
     let record = |number, text: &str| Record { number, bytes: text.into() };
@@ -328,15 +328,15 @@ pub(crate) async fn transcripts_keep_their_order_and_are_separate(rig: &impl Rig
 pub(crate) async fn a_transcript_is_read_by_page(rig: &impl Rig) {
     let log = rig.log();
     let transcripts = log.transcripts();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     let large = vec![0; MAX_RECORD_BYTES];
     for n in 0..10_u8 {
         let bytes = if n < 5 { large.clone() } else { vec![n] };
-        transcripts.append(&conversation, bytes).await.unwrap();
+        transcripts.append(&transcript, bytes).await.unwrap();
     }
     let mut pages = Vec::new();
     for (after, limit) in [(0, 100), (4, 3), (7, 100), (10, 100), (u64::MAX, 1), (0, 0)] {
-        let page = transcripts.read(&conversation, after, limit).await.unwrap();
+        let page = transcripts.read(&transcript, after, limit).await.unwrap();
         pages.push(page.iter().map(|record| record.number).collect::<Vec<_>>());
     }
     assert_eq!(pages, [vec![1, 2, 3, 4], vec![5, 6, 7], vec![8, 9, 10], vec![], vec![], vec![]]);
@@ -344,17 +344,17 @@ pub(crate) async fn a_transcript_is_read_by_page(rig: &impl Rig) {
 
 pub(crate) async fn a_record_that_is_too_large_is_refused(rig: &impl Rig) {
     let log = rig.log();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     let refusal =
-        log.transcripts().append(&conversation, vec![0; MAX_RECORD_BYTES + 1]).await.unwrap_err();
+        log.transcripts().append(&transcript, vec![0; MAX_RECORD_BYTES + 1]).await.unwrap_err();
     assert_eq!(refusal.to_string(), "a transcript record holds at most 1048576 bytes");
-    assert_eq!(log.transcripts().read(&conversation, 0, 1).await.unwrap(), []);
+    assert_eq!(log.transcripts().read(&transcript, 0, 1).await.unwrap(), []);
 }
 
 pub(crate) async fn forgotten_records_are_gone_and_their_numbers_with_them(rig: &impl Rig) {
     let log = rig.log();
     let transcripts = log.transcripts();
-    let [one, other] = ["a.b", "a.b.c"].map(|name| Conversation::new(name).unwrap());
+    let [one, other] = ["a.b", "a.b.c"].map(|name| TranscriptName::new(name).unwrap());
     assert_eq!(transcripts.extent(&one).await.unwrap(), Extent::default());
     // More than go at once.
     let all = (0..4_500).map(|n: u32| transcripts.append(&one, n.to_string().into_bytes()));
@@ -383,16 +383,16 @@ pub(crate) async fn forgotten_records_are_gone_and_their_numbers_with_them(rig: 
     assert_eq!(transcripts.append(&one, b"later".to_vec()).await.unwrap(), 4_501);
     assert_eq!(numbers(&*log, 0).await, (Some((4_501, 5)), 1));
     assert_eq!(transcripts.read(&other, 0, 9).await.unwrap().len(), 1);
-    assert_eq!(transcripts.conversations(None, 9).await.unwrap(), [one.clone(), other]);
+    assert_eq!(transcripts.names(None, 9).await.unwrap(), [one.clone(), other]);
     assert_eq!(verify(&*log, None).await.unwrap().damage, None);
 }
 
 pub(crate) async fn a_copy_of_what_is_left_keeps_its_numbers(rig: &impl Rig) {
     let log = rig.log();
-    let [some, none] = ["some", "none"].map(|name| Conversation::new(name).unwrap());
-    for conversation in [&some, &none] {
+    let [some, none] = ["some", "none"].map(|name| TranscriptName::new(name).unwrap());
+    for transcript in [&some, &none] {
         for text in ["1", "2", "3"] {
-            log.transcripts().append(conversation, text.into()).await.unwrap();
+            log.transcripts().append(transcript, text.into()).await.unwrap();
         }
     }
     log.transcripts().forget(&some, 2).await.unwrap();
@@ -447,24 +447,24 @@ pub(crate) async fn a_sound_log_verifies(rig: &impl Rig) {
 
 pub(crate) async fn conversations_and_blobs_are_listed_by_page(rig: &impl Rig) {
     let log = rig.log();
-    let conversations = ["a", "a.b", "b.a", "c"].map(|name| Conversation::new(name).unwrap());
+    let transcripts = ["a", "a.b", "b.a", "c"].map(|name| TranscriptName::new(name).unwrap());
     let mut names = Vec::new();
-    for conversation in conversations.iter().rev().chain(&conversations) {
-        log.transcripts().append(conversation, b"hi".to_vec()).await.unwrap();
-        names.push(log.blobs().put(conversation.as_str().into()).await.unwrap());
+    for transcript in transcripts.iter().rev().chain(&transcripts) {
+        log.transcripts().append(transcript, b"hi".to_vec()).await.unwrap();
+        names.push(log.blobs().put(transcript.as_str().into()).await.unwrap());
     }
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 4);
     for limit in 1..6 {
         let mut listed = Vec::new();
-        while let page = log.transcripts().conversations(listed.last(), limit).await.unwrap()
+        while let page = log.transcripts().names(listed.last(), limit).await.unwrap()
             && !page.is_empty()
         {
             assert!(page.len() <= limit);
             listed.extend(page);
         }
-        assert_eq!(listed, conversations);
+        assert_eq!(listed, transcripts);
         let mut listed = Vec::new();
         while let page = log.blobs().names(listed.last().copied(), limit).await.unwrap()
             && !page.is_empty()
@@ -482,16 +482,16 @@ async fn fill(log: &dyn Log) -> Hash {
         append(log, &format!("[{n}]")).await;
     }
     for (name, text) in [("a.b", "one"), ("a.b", "two"), ("b", "three")] {
-        let conversation = Conversation::new(name).unwrap();
-        log.transcripts().append(&conversation, text.into()).await.unwrap();
+        let transcript = TranscriptName::new(name).unwrap();
+        log.transcripts().append(&transcript, text.into()).await.unwrap();
     }
     log.blobs().put(b"keep".to_vec()).await.unwrap();
     log.blobs().put(b"secret".to_vec()).await.unwrap()
 }
 
 async fn records(log: &dyn Log, name: &str) -> Vec<String> {
-    let conversation = Conversation::new(name).unwrap();
-    let records = log.transcripts().read(&conversation, 0, 100).await.unwrap();
+    let transcript = TranscriptName::new(name).unwrap();
+    let records = log.transcripts().read(&transcript, 0, 100).await.unwrap();
     records.into_iter().map(|record| String::from_utf8(record.bytes).unwrap()).collect()
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use teamster_log::{
-    Conversation, Hash, Log, OpenError, Options, Rewrite, Snapshot, open, open_readonly,
+    Hash, Log, OpenError, Options, Rewrite, Snapshot, TranscriptName, open, open_readonly,
 };
 use tempfile::TempDir;
 
@@ -15,8 +15,8 @@ async fn directory() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path(), Options::default()).unwrap();
     let commits = append_all(&*log, &["[1]", "[2]", "[3]"]).await;
-    let conversation = Conversation::new("a").unwrap();
-    log.transcripts().append(&conversation, b"old".to_vec()).await.unwrap();
+    let transcript = TranscriptName::new("a").unwrap();
+    log.transcripts().append(&transcript, b"old".to_vec()).await.unwrap();
     log.blobs().put(b"old".to_vec()).await.unwrap();
     let snapshot =
         Snapshot { number: 3, hash: commits[2].hash(), format: 1, bytes: b"old".to_vec() };
@@ -28,8 +28,8 @@ async fn begin(dir: &Path) -> Rewrite {
     let rewrite = Rewrite::begin(dir, Options::default()).unwrap();
     assert_eq!(rewrite.old().head().await.unwrap().number, 3);
     append_all(rewrite.new_log(), &["[\"new\"]"]).await;
-    let conversation = Conversation::new("a").unwrap();
-    rewrite.new_log().transcripts().append(&conversation, b"new".to_vec()).await.unwrap();
+    let transcript = TranscriptName::new("a").unwrap();
+    rewrite.new_log().transcripts().append(&transcript, b"new".to_vec()).await.unwrap();
     rewrite.new_log().blobs().put(b"new".to_vec()).await.unwrap();
     rewrite
 }
@@ -37,7 +37,7 @@ async fn begin(dir: &Path) -> Rewrite {
 /// Returns the bodies, the record, whether each blob is there, and whether there is a snapshot.
 async fn contents(log: &dyn Log) -> (Vec<String>, String, [bool; 2], bool) {
     let bodies = all(log).await.into_iter().map(|commit| String::from_utf8(commit.body).unwrap());
-    let record = log.transcripts().read(&Conversation::new("a").unwrap(), 0, 9).await.unwrap();
+    let record = log.transcripts().read(&TranscriptName::new("a").unwrap(), 0, 9).await.unwrap();
     let has = async |bytes: &[u8]| log.blobs().get(Hash::of(bytes)).await.unwrap().is_some();
     (
         bodies.collect(),

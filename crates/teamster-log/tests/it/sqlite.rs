@@ -10,8 +10,8 @@ use futures_util::{FutureExt, StreamExt};
 use rusqlite::{Connection, OpenFlags};
 use teamster_log::sqlite::Sqlite;
 use teamster_log::{
-    AppendError, Conversation, Error, Hash, Head, Log, OpenError, Options, Settled, Snapshot, open,
-    open_readonly, settle, verify,
+    AppendError, Error, Hash, Head, Log, OpenError, Options, Settled, Snapshot, TranscriptName,
+    open, open_readonly, settle, verify,
 };
 use tempfile::TempDir;
 use tokio::task::coop::unconstrained;
@@ -73,11 +73,11 @@ fn refusal<T>(opened: Result<T, OpenError>) -> String {
 #[tokio::test]
 async fn a_log_survives_being_closed() {
     let dir = tempfile::tempdir().unwrap();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     let log = open(dir.path(), Options::default()).unwrap();
     let commits = append_all(&*log, &["[1]", "[2]"]).await;
     let blob = log.blobs().put(b"abc".to_vec()).await.unwrap();
-    log.transcripts().append(&conversation, b"hello".to_vec()).await.unwrap();
+    log.transcripts().append(&transcript, b"hello".to_vec()).await.unwrap();
     let snapshot =
         Snapshot { number: 2, hash: commits[1].hash(), format: 3, bytes: b"state".to_vec() };
     log.put_snapshot(snapshot.clone()).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_log_survives_being_closed() {
     assert_eq!(all(&*log).await, commits);
     assert_eq!(log.head().await.unwrap(), Head::of(&commits[1]));
     assert_eq!(log.blobs().get(blob).await.unwrap(), Some(b"abc".to_vec()));
-    assert_eq!(log.transcripts().append(&conversation, b"again".to_vec()).await.unwrap(), 2);
+    assert_eq!(log.transcripts().append(&transcript, b"again".to_vec()).await.unwrap(), 2);
     assert_eq!(log.snapshot(3).await.unwrap(), Some(snapshot));
     append(&*log, "[3]").await;
     assert_eq!(verify(&*log, Some(Head::of(&commits[1]))).await.unwrap().broken, None);
@@ -178,22 +178,22 @@ async fn newer_tables_are_refused() {
 #[tokio::test]
 async fn forgetting_makes_the_tables_newer_and_damage_is_still_found() {
     let dir = tempfile::tempdir().unwrap();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     let version = || -> u32 {
         let database = connect(dir.path());
         database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
     };
     let log = open(dir.path(), Options::default()).unwrap();
     for text in ["1", "2", "3", "4"] {
-        log.transcripts().append(&conversation, text.into()).await.unwrap();
+        log.transcripts().append(&transcript, text.into()).await.unwrap();
     }
     assert_eq!(version(), 1);
-    log.transcripts().forget(&conversation, 2).await.unwrap();
+    log.transcripts().forget(&transcript, 2).await.unwrap();
     drop(log);
     assert_eq!(version(), 2);
     let read = async || {
         let log = open_readonly(dir.path()).unwrap();
-        let page = log.transcripts().read(&conversation, 0, 9).await;
+        let page = log.transcripts().read(&transcript, 0, 9).await;
         page.map(|page| page.len()).map_err(|error| error.to_string())
     };
     assert_eq!(read().await, Ok(2));
@@ -334,13 +334,13 @@ async fn appends_that_queue_up_share_a_transaction() {
     const N: u64 = 500;
     let dir = tempfile::tempdir().unwrap();
     let log = Sqlite::open(dir.path()).unwrap();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     let commit = Head::EMPTY.next(id(1), b"[1]".to_vec());
     // While a stranger holds the lock everything queues up behind the first append.
     let stranger = connect(dir.path());
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut recording = (1..=N)
-        .map(|n| unconstrained(log.transcripts().append(&conversation, n.to_string().into_bytes())))
+        .map(|n| unconstrained(log.transcripts().append(&transcript, n.to_string().into_bytes())))
         .collect::<Vec<_>>();
     for record in &mut recording {
         assert!(record.now_or_never().is_none());
@@ -462,9 +462,9 @@ async fn a_log_that_was_closed_is_all_in_one_file() {
 async fn a_record_that_is_not_what_was_stored_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path(), Options::default()).unwrap();
-    let conversation = Conversation::new("a.b").unwrap();
+    let transcript = TranscriptName::new("a.b").unwrap();
     for text in ["one", "two", "three"] {
-        log.transcripts().append(&conversation, text.into()).await.unwrap();
+        log.transcripts().append(&transcript, text.into()).await.unwrap();
     }
     for harm in [
         "UPDATE transcripts SET record = zeroblob(11) WHERE number = 2",
@@ -472,9 +472,9 @@ async fn a_record_that_is_not_what_was_stored_is_refused() {
         "DELETE FROM transcripts WHERE number = 2",
     ] {
         execute(dir.path(), harm);
-        let sound = log.transcripts().read(&conversation, 0, 10).await.unwrap();
+        let sound = log.transcripts().read(&transcript, 0, 10).await.unwrap();
         assert_eq!(sound.len(), 1, "what is before the damage is delivered");
-        let refused = log.transcripts().read(&conversation, 1, 10).await.unwrap_err();
+        let refused = log.transcripts().read(&transcript, 1, 10).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
             "record 2 of the transcript a.b is damaged or missing; restore it from a backup"

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use serde_json::json;
 use teamster_agents::agent::{Clipped, Event, Piece, Shown, ToolCall, ToolKind};
 use teamster_agents::transcript::Record;
-use teamster_log::{Conversation, Options};
+use teamster_log::{Options, TranscriptName};
 
 use crate::Bench;
 use crate::connection::Connection;
@@ -93,7 +93,7 @@ async fn adopt(hub: &Hub, directory: &Path) {
 async fn write(directory: &Path, n_records: u64) {
     let log = teamster_log::open(directory, Options::default()).expect("the hub's log");
     for (agent, n_records) in AGENTS.into_iter().zip([SMALL_RECORDS, n_records]) {
-        let name = Conversation::new(format!("agent.{agent}")).expect("a name");
+        let name = TranscriptName::new(format!("agent.{agent}")).expect("a name");
         let mut first = 0;
         while first < n_records {
             let last = n_records.min(first + BATCH);

@@ -8,7 +8,7 @@ use std::process::Output;
 use expect_test::expect;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use teamster_log::{Conversation, Options};
+use teamster_log::{Options, TranscriptName};
 
 use crate::hub::{Hub, command, feed, mode, ordinary, run_in};
 
@@ -238,7 +238,7 @@ async fn a_redacted_text_is_nowhere_and_the_log_says_so() {
     let refused = said(&redact(&data, secret));
     assert!(refused.contains("a hub is using this log; stop it first with"), "{refused}");
     hub.end(Signal::TERM);
-    let conversation = Conversation::new("a.b").expect("it is a name");
+    let conversation = TranscriptName::new("a.b").expect("it is a name");
     let log = teamster_log::open(&data, Options::default()).expect("it can be opened");
     log.transcripts()
         .append(&conversation, json!({"text": secret}).to_string().into_bytes())

@@ -354,7 +354,7 @@ async fn old_records_are_removed_as_configured() {
     let up_to = |records: &[Value]| records[0]["up_to"].as_u64().expect("a number");
     assert!(up_to(&team.records(&[])) > up_to(&records));
     let copied = teamster_log::open_readonly(&copy).expect("a log");
-    let name = teamster_log::Conversation::new("agent.api-1").expect("a name");
+    let name = teamster_log::TranscriptName::new("agent.api-1").expect("a name");
     let extent = copied.transcripts().extent(&name).await.expect("it can be read");
     assert_eq!((extent.forgotten, extent.n_records()), (up_to(&records), 20));
 }

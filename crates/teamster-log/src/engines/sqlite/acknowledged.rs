@@ -23,7 +23,7 @@ pub(super) struct Extent {
     /// The last commit and its hash; 0 and [`Hash::ZERO`] without commits.
     pub(super) number: u64,
     pub(super) hash: Hash,
-    /// How many records there are, in all conversations.
+    /// How many records there are, in all transcripts.
     pub(super) n_records: u64,
 }
 

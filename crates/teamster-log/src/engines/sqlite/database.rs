@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ffi};
 
 use super::super::{OpenError, Synchronous};
 use super::sealed;
-use crate::{CommitId, Conversation, Error, Extent, Hash, Head};
+use crate::{CommitId, Error, Extent, Hash, Head, TranscriptName};
 
 /// The newest version of the tables, kept in SQLite's `user_version`. A database becomes one of this version when records
 /// are first forgotten: a program that does not know of that would take them for damage, and use their numbers again.
@@ -167,26 +167,26 @@ pub(super) fn head(connection: &Connection) -> rusqlite::Result<Head> {
         .map(|head| head.unwrap_or(Head::EMPTY))
 }
 
-/// Returns which records of a conversation there are.
+/// Returns which records of a transcript there are.
 pub(super) fn extent(
     connection: &Connection,
-    conversation: &Conversation,
+    transcript: &TranscriptName,
 ) -> rusqlite::Result<Result<Extent, Error>> {
     let kept: Option<Vec<u8>> = connection
         .prepare_cached("SELECT record FROM transcripts WHERE conversation = ? AND number = 0")?
-        .query_row([conversation.as_str()], |row| row.get(0))
+        .query_row([transcript.as_str()], |row| row.get(0))
         .optional()?;
-    let forgotten = match kept.map(|kept| sealed::forgotten(conversation, kept)) {
+    let forgotten = match kept.map(|kept| sealed::forgotten(transcript, kept)) {
         None => 0,
         Some(Some(forgotten)) => forgotten,
         Some(None) => {
-            let conversation = conversation.clone();
-            return Ok(Err(Error::DamagedRecord { conversation, number: 0 }));
+            let transcript = transcript.clone();
+            return Ok(Err(Error::DamagedRecord { transcript, number: 0 }));
         }
     };
     let last = connection
         .prepare_cached("SELECT coalesce(max(number), 0) FROM transcripts WHERE conversation = ?")?
-        .query_row([conversation.as_str()], |row| number(row, 0))?;
+        .query_row([transcript.as_str()], |row| number(row, 0))?;
     Ok(Ok(Extent { forgotten, last: last.max(forgotten) }))
 }
 

@@ -9,7 +9,7 @@ use super::super::OpenError;
 use super::super::page::Page;
 use super::database::{self, to_column};
 use super::{acknowledged, sealed};
-use crate::{Commit, Conversation, Error, Extent, Hash, Head, Record};
+use crate::{Commit, Error, Extent, Hash, Head, Record, TranscriptName};
 
 /// Waits for the disk: call it where that is allowed.
 pub(super) struct Reader {
@@ -77,14 +77,14 @@ impl Reader {
 
     pub(super) fn records(
         &self,
-        conversation: &Conversation,
+        transcript: &TranscriptName,
         after: u64,
         limit: usize,
     ) -> Result<Vec<Record>, Error> {
-        let failed = |error| Error::failed(format!("read the transcript of {conversation}"), error);
+        let failed = |error| Error::failed(format!("read the transcript {transcript}"), error);
         let connection = self.connection();
         let Extent { forgotten, .. } =
-            database::extent(&connection, conversation).map_err(failed)??;
+            database::extent(&connection, transcript).map_err(failed)??;
         let after = after.max(forgotten);
         let mut statement = connection
             .prepare_cached(
@@ -92,20 +92,20 @@ impl Reader {
             )
             .map_err(failed)?;
         let mut rows = statement
-            .query(params![conversation.as_str(), to_column(after), to_column(limit as u64)])
+            .query(params![transcript.as_str(), to_column(after), to_column(limit as u64)])
             .map_err(failed)?;
         let mut page = Page::new(limit);
         let mut number = after;
         while let Some(row) = rows.next().map_err(failed)? {
             number += 1;
             let found = database::number(row, 0).map_err(failed)?;
-            let bytes = sealed::unseal(conversation, number, row.get(1).map_err(failed)?);
+            let bytes = sealed::unseal(transcript, number, row.get(1).map_err(failed)?);
             let record = match bytes.filter(|_| found == number) {
                 Some(bytes) => Record { number, bytes },
                 None if !page.is_empty() => break,
                 None => {
-                    let conversation = conversation.clone();
-                    return Err(Error::DamagedRecord { conversation, number });
+                    let transcript = transcript.clone();
+                    return Err(Error::DamagedRecord { transcript, number });
                 }
             };
             if !page.takes(record.bytes.len(), record) {
@@ -115,29 +115,28 @@ impl Reader {
         Ok(page.into_items())
     }
 
-    pub(super) fn extent(&self, conversation: &Conversation) -> Result<Extent, Error> {
-        database::extent(&self.connection(), conversation).map_err(|error| {
-            Error::failed(format!("read the transcript of {conversation}"), error)
-        })?
+    pub(super) fn extent(&self, transcript: &TranscriptName) -> Result<Extent, Error> {
+        database::extent(&self.connection(), transcript)
+            .map_err(|error| Error::failed(format!("read the transcript {transcript}"), error))?
     }
 
-    pub(super) fn conversations(
+    pub(super) fn names(
         &self,
-        after: Option<&Conversation>,
+        after: Option<&TranscriptName>,
         limit: usize,
-    ) -> Result<Vec<Conversation>, Error> {
+    ) -> Result<Vec<TranscriptName>, Error> {
         let failed = |error| Error::failed("list the transcripts", error);
         let connection = self.connection();
         let mut statement = connection
             .prepare_cached("SELECT DISTINCT conversation FROM transcripts WHERE conversation > ? ORDER BY conversation LIMIT ?")
             .map_err(failed)?;
-        let after = after.map_or("", Conversation::as_str);
+        let after = after.map_or("", TranscriptName::as_str);
         let names = statement
             .query_map(params![after, to_column(limit as u64)], |row| row.get::<_, String>(0))
             .map_err(failed)?;
         names
             .map(|name| {
-                Conversation::new(name.map_err(failed)?)
+                TranscriptName::new(name.map_err(failed)?)
                     .map_err(|damaged| Error::failed("list the transcripts", damaged))
             })
             .collect()

@@ -22,7 +22,7 @@ use super::super::{OpenError, Synchronous, directory};
 use super::acknowledged::{Acknowledged, Extent};
 use super::database::{self, to_column};
 use super::sealed::{seal, seal_forgotten};
-use crate::{AppendError, Commit, Conversation, Error, Hash, Head};
+use crate::{AppendError, Commit, Error, Hash, Head, TranscriptName};
 
 /// How many requests may wait, and so how many share a transaction: more than the hub ever has open at once. Whoever comes
 /// when it is full waits for room.
@@ -59,12 +59,12 @@ enum Request {
         reply: oneshot::Sender<Result<(), AppendError>>,
     },
     Record {
-        conversation: Conversation,
+        transcript: TranscriptName,
         bytes: Vec<u8>,
         reply: oneshot::Sender<Result<u64, Error>>,
     },
     Forget {
-        conversation: Conversation,
+        transcript: TranscriptName,
         up_to: u64,
         reply: oneshot::Sender<Result<u64, Error>>,
     },
@@ -116,12 +116,12 @@ impl WriterHandle {
 
     pub(super) async fn record(
         &self,
-        conversation: Conversation,
+        transcript: TranscriptName,
         bytes: Vec<u8>,
     ) -> Result<u64, Error> {
         let (reply, answer) = oneshot::channel();
         let n_bytes = bytes.len();
-        if self.send(n_bytes, Request::Record { conversation, bytes, reply }).await.is_err() {
+        if self.send(n_bytes, Request::Record { transcript, bytes, reply }).await.is_err() {
             return Err(Error::Unavailable(STOPPED.to_owned()));
         }
         answer.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
@@ -130,11 +130,11 @@ impl WriterHandle {
     /// Forgets records up to `up_to`, or as many as one transaction should; returns how far it came.
     pub(super) async fn forget(
         &self,
-        conversation: Conversation,
+        transcript: TranscriptName,
         up_to: u64,
     ) -> Result<u64, Error> {
         let (reply, answer) = oneshot::channel();
-        if self.send(0, Request::Forget { conversation, up_to, reply }).await.is_err() {
+        if self.send(0, Request::Forget { transcript, up_to, reply }).await.is_err() {
             return Err(Error::Unavailable(STOPPED.to_owned()));
         }
         answer.await.unwrap_or_else(|_| Err(Error::Unknown(STOPPED.to_owned())))
@@ -320,20 +320,20 @@ impl Request {
                     .execute(params![to_column(commit.number), commit.id.0, hash.0, body])?;
                 Ok(Outcome::Appended)
             }
-            Self::Record { conversation, bytes, .. } => {
-                let last = last_number(transaction, conversation)?;
+            Self::Record { transcript, bytes, .. } => {
+                let last = last_number(transaction, transcript)?;
                 // Rot may have left any number there.
                 let number = last.saturating_add(1);
-                let stored = seal(conversation, number, bytes);
+                let stored = seal(transcript, number, bytes);
                 transaction
                     .prepare_cached(
                         "INSERT INTO transcripts (conversation, number, record) VALUES (?, ?, ?)",
                     )?
-                    .execute(params![conversation.as_str(), to_column(number), stored])?;
+                    .execute(params![transcript.as_str(), to_column(number), stored])?;
                 Ok(Outcome::Recorded(number))
             }
-            Self::Forget { conversation, up_to, .. } => {
-                forget(transaction, conversation, *up_to).map(Outcome::Forgotten)
+            Self::Forget { transcript, up_to, .. } => {
+                forget(transaction, transcript, *up_to).map(Outcome::Forgotten)
             }
             Self::Head { .. } => database::head(transaction).map(Outcome::Head),
         }
@@ -380,28 +380,28 @@ impl Request {
     }
 }
 
-/// Returns the highest number that a conversation has used.
+/// Returns the highest number that a transcript has used.
 fn last_number(
     transaction: &Transaction<'_>,
-    conversation: &Conversation,
+    transcript: &TranscriptName,
 ) -> rusqlite::Result<u64> {
     // Nobody may lose a record because what is known of forgotten ones is damaged: those who read learn of that.
-    let extent = database::extent(transaction, conversation)?;
+    let extent = database::extent(transaction, transcript)?;
     match extent {
         Ok(extent) => Ok(extent.last),
         Err(_) => transaction
             .prepare_cached("SELECT max(number) FROM transcripts WHERE conversation = ?")?
-            .query_row([conversation.as_str()], |row| database::number(row, 0)),
+            .query_row([transcript.as_str()], |row| database::number(row, 0)),
     }
 }
 
-/// Removes the oldest records of a conversation, and returns the number up to which they are removed.
+/// Removes the oldest records of a transcript, and returns the number up to which they are removed.
 fn forget(
     transaction: &Transaction<'_>,
-    conversation: &Conversation,
+    transcript: &TranscriptName,
     up_to: u64,
 ) -> rusqlite::Result<u64> {
-    let known = database::extent(transaction, conversation)?.unwrap_or_default();
+    let known = database::extent(transaction, transcript)?.unwrap_or_default();
     if up_to <= known.forgotten {
         return Ok(known.forgotten);
     }
@@ -412,12 +412,12 @@ fn forget(
         .prepare_cached(
             "INSERT OR REPLACE INTO transcripts (conversation, number, record) VALUES (?, 0, ?)",
         )?
-        .execute(params![conversation.as_str(), seal_forgotten(conversation, up_to)])?;
+        .execute(params![transcript.as_str(), seal_forgotten(transcript, up_to)])?;
     transaction
         .prepare_cached(
             "DELETE FROM transcripts WHERE conversation = ? AND number BETWEEN 1 AND ?",
         )?
-        .execute(params![conversation.as_str(), to_column(up_to)])?;
+        .execute(params![transcript.as_str(), to_column(up_to)])?;
     if known.forgotten == 0 {
         transaction.pragma_update(None, "user_version", database::VERSION)?;
     }
@@ -439,15 +439,15 @@ fn is_stored(
                     |row| row.get(0),
                 );
             }
-            (Request::Record { conversation, .. }, Outcome::Recorded(number)) => {
+            (Request::Record { transcript, .. }, Outcome::Recorded(number)) => {
                 return transaction.query_row(
                     "SELECT EXISTS (SELECT 1 FROM transcripts WHERE conversation = ? AND number = ?)",
-                    params![conversation.as_str(), to_column(*number)],
+                    params![transcript.as_str(), to_column(*number)],
                     |row| row.get(0),
                 );
             }
-            (Request::Forget { conversation, .. }, Outcome::Forgotten(up_to)) => {
-                let extent = database::extent(transaction, conversation)?;
+            (Request::Forget { transcript, .. }, Outcome::Forgotten(up_to)) => {
+                let extent = database::extent(transaction, transcript)?;
                 return Ok(extent.is_ok_and(|extent| extent.forgotten >= *up_to));
             }
             _ => {}
@@ -495,10 +495,10 @@ mod tests {
         let first = Head::EMPTY.next(CommitId([1; 16]), b"{}".to_vec());
         let (append, mut appended) = oneshot::channel();
         let (record, mut recorded) = oneshot::channel();
-        let conversation = Conversation::new("a.b").unwrap();
+        let transcript = TranscriptName::new("a.b").unwrap();
         writer.write(&mut vec![
             queued(Request::Append { hash: first.hash(), commit: first, reply: append }),
-            queued(Request::Record { conversation, bytes: b"hello".to_vec(), reply: record }),
+            queued(Request::Record { transcript, bytes: b"hello".to_vec(), reply: record }),
         ]);
         let head = database::head(&writer.begin().unwrap()).unwrap();
         let recorded = recorded.try_recv().unwrap().map_err(|error| error.to_string());

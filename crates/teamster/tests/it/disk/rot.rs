@@ -14,7 +14,7 @@ use teamster_core::{Caller, Command, RunName, State, item, note, run};
 use teamster_hub::clock::SystemClock;
 use teamster_hub::hub::{self, Opened, Parts, Snapshots};
 use teamster_hub::project::Project;
-use teamster_log::{Commit, Conversation, Hash, Log, Options, Record, Snapshot};
+use teamster_log::{Commit, Hash, Log, Options, Record, Snapshot, TranscriptName};
 use tempfile::TempDir;
 
 use super::setting;
@@ -61,8 +61,8 @@ enum Ended {
     Killed,
 }
 
-fn conversation() -> Conversation {
-    Conversation::new("ann.bob").expect("a name")
+fn conversation() -> TranscriptName {
+    TranscriptName::new("ann.bob").expect("a name")
 }
 
 /// Memory, where there is such a place: the disk is not what is tested here.

@@ -8,7 +8,7 @@ use teamster_core::ids::{ItemId, NoteId, TokenId};
 use teamster_core::key::Key;
 use teamster_core::{PrincipalName, RunName, TeamName};
 use teamster_hub::config::Place;
-use teamster_log::{Conversation, Hash};
+use teamster_log::{Hash, TranscriptName};
 use teamster_mcp::Set;
 
 use super::play;
@@ -47,7 +47,7 @@ fn words() {
         reads_back(&word, RunName::parse(&word).ok(), exact);
         reads_back(&word, PrincipalName::parse(&word).ok(), exact);
         reads_back(&word, TeamName::parse(&word).ok(), exact);
-        reads_back(&word, Conversation::new(word.clone()).ok(), exact);
+        reads_back(&word, TranscriptName::new(word.clone()).ok(), exact);
         reads_back(&word, Grant::parse(&word).ok(), exact);
         reads_back(&word, Set::parse(&word), exact);
         reads_back(&word, ItemId::parse(&word), any_case);

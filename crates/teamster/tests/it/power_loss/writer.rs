@@ -13,7 +13,7 @@ use std::process::Command;
 
 use futures_util::future::join_all;
 use teamster_log::{
-    CommitId, Conversation, Error, Hash, Head, Log, Options, Snapshot, Synchronous, verify,
+    CommitId, Error, Hash, Head, Log, Options, Snapshot, Synchronous, TranscriptName, verify,
 };
 
 use crate::history::Fault;
@@ -166,8 +166,8 @@ async fn blobs(log: &dyn Log) {
     }
 }
 
-fn name(conversation: u64) -> Conversation {
-    Conversation::new(format!("writer.c{conversation}")).expect("it is a name")
+fn name(conversation: u64) -> TranscriptName {
+    TranscriptName::new(format!("writer.c{conversation}")).expect("it is a name")
 }
 
 /// Returns a text that only this seed has, at most so long.
