@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,11 @@ pub const MARK: &str = "TEAMSTER_LAUNCH";
 /// The variable that tells a launcher where the note of its launch is.
 pub(crate) const NOTE: &str = "TEAMSTER_LAUNCH_NOTE";
 
+/// How the line begins that a launcher adds to the note when its hub's side has ended. The moment follows, in milliseconds.
+const ALONE: &str = "\nalone ";
+
 /// The line that a launcher adds to the note when nothing of the launch is left. The time of the file is that moment.
-const GONE: &[u8] = b"\ngone\n";
+const GONE: &str = "\ngone\n";
 
 /// Launchers see at once that their hub has died; so long may they take to end what they started.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,6 +53,9 @@ pub struct Leftover {
     pub n_killed: usize,
     /// So many could not be killed.
     pub n_left: usize,
+    /// When its launcher saw that the hub's side had ended, if it saw that before nothing was left. A hub that is killed
+    /// ends somewhat earlier: the kernel frees its memory before it closes its sockets.
+    pub alone_at: Option<SystemTime>,
     /// When nothing of it was left, if its launcher saw that.
     pub gone_at: Option<SystemTime>,
 }
@@ -128,8 +134,8 @@ impl Launches {
             let Ok(id) = entry.file_name().into_string() else { continue };
             let processes = running.commands(&id);
             let note = read_note(&entry.path());
-            let (n_killed, n_left, gone_at) = (0, 0, None);
-            leftovers.push(Leftover { id, note, processes, n_killed, n_left, gone_at });
+            let (n_killed, n_left, alone_at, gone_at) = (0, 0, None, None);
+            leftovers.push(Leftover { id, note, processes, n_killed, n_left, alone_at, gone_at });
         }
         leftovers.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(leftovers)
@@ -146,7 +152,7 @@ impl Launches {
             if !leftover.processes.is_empty() {
                 (leftover.n_killed, leftover.n_left) = end_marked(&leftover.id);
             }
-            leftover.gone_at = gone_at(&self.path(&leftover.id)?);
+            (leftover.alone_at, leftover.gone_at) = seen(&self.path(&leftover.id)?);
         }
         Ok(leftovers)
     }
@@ -162,16 +168,40 @@ pub(crate) fn own_note() -> Option<File> {
     std::fs::OpenOptions::new().append(true).open(std::env::var_os(NOTE)?).ok()
 }
 
+/// Adds to a note that the hub's side has ended, and when. That is the time which the file system gives the note: it dates
+/// what agents and users write by the same clock.
+pub(crate) fn note_alone(note: Option<&File>) {
+    let add = |mut note: &File| -> io::Result<()> {
+        note.write_all(ALONE.as_bytes())?;
+        let at =
+            note.metadata()?.modified()?.duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+        note.write_all(at.as_millis().to_string().as_bytes())
+    };
+    // Without it, nobody knows the moment.
+    let _ = note.map(add);
+}
+
 /// Adds to a note that nothing of its launch is left.
 pub(crate) fn note_gone(note: Option<&File>) {
     // Without it, nobody knows the moment.
-    let _ = note.map(|mut note| note.write_all(GONE));
+    let _ = note.map(|mut note| note.write_all(GONE.as_bytes()));
 }
 
-/// Returns when nothing of a launch was left, if its launcher said so.
-fn gone_at(note: &Path) -> Option<SystemTime> {
-    let is_gone = std::fs::read(note).ok()?.ends_with(GONE);
-    std::fs::metadata(note).ok()?.modified().ok().filter(|_| is_gone)
+/// Returns when the launcher saw the end of the hub's side, and when nothing of the launch was left, as far as it said so.
+fn seen(note: &Path) -> (Option<SystemTime>, Option<SystemTime>) {
+    let text = std::fs::read_to_string(note).unwrap_or_default();
+    let Some(text) = text.strip_suffix(GONE) else { return (None, None) };
+    let gone_at = std::fs::metadata(note).and_then(|about| about.modified()).ok();
+    match text.split_once(ALONE) {
+        None => (None, gone_at),
+        Some((_, at)) => {
+            match at.parse().ok().and_then(|at| UNIX_EPOCH.checked_add(Duration::from_millis(at))) {
+                Some(at) => (Some(at), gone_at),
+                // It saw the moment, and could not write it down.
+                None => (None, None),
+            }
+        }
+    }
 }
 
 /// Removes a directory that we made, unless another user's has taken its place since.
@@ -187,8 +217,9 @@ fn remove_own(directory: &Path) -> io::Result<()> {
 }
 
 fn read_note(path: &Path) -> Option<Note> {
-    let note = std::fs::read(path).ok()?;
-    serde_json::from_slice(note.strip_suffix(GONE).unwrap_or(&note)).ok()
+    let note = std::fs::read_to_string(path).ok()?;
+    // JSON in one line; launchers add theirs below.
+    serde_json::from_str(note.lines().next()?).ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -250,4 +281,42 @@ fn wait_for_ends(_leftovers: &[Leftover], _patience: Duration) {}
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn end_marked(_id: &str) -> (usize, usize) {
     (0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_its_launcher_saw() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let launches = Launches::new(directory.path());
+        let note = Note { program: "p".into(), isolation: "group".into(), private: None };
+        let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
+        for (id, added, alone_at, is_gone) in [
+            ("nothing", "", None, false),
+            ("killed", "\nalone 9000", None, false),
+            ("both", "\nalone 9000\ngone\n", Some(at(9_000)), true),
+            // The agent ended first, or its launcher is older than `alone`.
+            ("gone", "\ngone\n", None, true),
+            // On a full disk.
+            ("half", "\nalone \ngone\n", None, false),
+        ] {
+            launches.begin(id, &note).expect("it can be written");
+            let path = directory.path().join(id);
+            let mut file =
+                std::fs::OpenOptions::new().append(true).open(&path).expect("it is there");
+            file.write_all(added.as_bytes()).expect("it can be written");
+            let (alone, gone) = seen(&path);
+            assert_eq!((alone, gone.is_some()), (alone_at, is_gone), "{id}");
+            assert_eq!(read_note(&path).as_ref(), Some(&note), "{id}");
+        }
+        launches.begin("written", &note).expect("it can be written");
+        let path = directory.path().join("written");
+        let file = std::fs::OpenOptions::new().append(true).open(&path).expect("it is there");
+        note_alone(Some(&file));
+        note_gone(Some(&file));
+        let (alone, gone) = seen(&path);
+        assert!(alone.is_some() && alone <= gone, "{alone:?} {gone:?}");
+    }
 }

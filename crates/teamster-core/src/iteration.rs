@@ -57,7 +57,7 @@ pub struct Left {
     pub incarnation: u32,
     /// The files as they were then, in words of whoever keeps them; none if nobody could look at that moment.
     pub files: Option<Arc<str>>,
-    /// When the process was gone.
+    /// Up to this moment changes are its own. It is that of the process's end, or an earlier one if that is not known exactly.
     pub at: Timestamp,
 }
 

@@ -181,6 +181,7 @@ impl Keeper<'_> {
                 };
             }
         }
+        launches::note_alone(self.note.as_ref());
         std::thread::sleep(self.linger);
         self.finish(self.lock());
     }

@@ -63,7 +63,7 @@ pub(super) fn hold(
     let mut init = start_init(theirs).map_err(Failure::at(Step::Init))?;
     let handed = wire::hand_over(&inside, stdin.as_fd(), stdout.as_fd());
     drop((stdin, stdout));
-    let relayed = handed.and_then(|()| relay(control, &inside, linger));
+    let relayed = handed.and_then(|()| relay(control, &inside, linger, note.as_ref()));
     // The end of a namespace's first process is seen only after the ends of all others.
     let _ = init.kill();
     init.wait()?;
@@ -112,7 +112,12 @@ fn start_init(control: UnixStream) -> io::Result<Child> {
 const RELAY_BYTES: usize = 16 * 1024;
 
 /// Copies what the hub and the first process say, until the latter ends, or the hub's side does.
-fn relay(control: &UnixStream, inside: &UnixStream, linger: Duration) -> io::Result<()> {
+fn relay(
+    control: &UnixStream,
+    inside: &UnixStream,
+    linger: Duration,
+    note: Option<&File>,
+) -> io::Result<()> {
     let mut buffer = [0; RELAY_BYTES];
     let mut hub_lives = true;
     let linger = Timespec::try_from(linger).map_err(io::Error::other)?;
@@ -135,7 +140,10 @@ fn relay(control: &UnixStream, inside: &UnixStream, linger: Duration) -> io::Res
         }
         if from_hub && hub_lives {
             match read(control, &mut buffer) {
-                [] => hub_lives = false,
+                [] => {
+                    hub_lives = false;
+                    launches::note_alone(note);
+                }
                 // If the first process is gone, the end of its side says so.
                 said => drop((&*inside).write_all(said)),
             }

@@ -5,6 +5,7 @@
 
 mod asking;
 mod check;
+mod cutoff;
 mod failing;
 mod guard;
 mod incarnation;
@@ -30,7 +31,7 @@ mod worktree;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launches::Leftover;
@@ -51,6 +52,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::check::{Checked, Reached, check, probe};
+use self::cutoff::Seen;
 pub use self::live::Live;
 pub use self::of_runs::OfRuns;
 pub use self::queue::{Queue, Waits};
@@ -58,7 +60,7 @@ pub use self::reload::Configured;
 use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
 pub(crate) use self::worktree::ONE_AT_A_TIME as ONE_WORKTREE_AT_A_TIME;
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::held::Guarded;
 use crate::hub::{Handle, Tree};
 use crate::isolation::{Found, Standing};
@@ -276,20 +278,16 @@ impl Runner {
         true
     }
 
-    /// Has recorded when the processes of agents of runs ended that an earlier hub left: from then on, nothing that changes
-    /// is theirs.
+    /// Has recorded up to when changes are those of agents of runs that an earlier hub left.
     async fn note_ends(&self, leftovers: &[Leftover]) {
         let state = self.shared.hub.state();
         for agent in state.agents.active().filter(|agent| agent.draft.run.is_some()) {
             let launched = leftovers.iter().filter(|one| launching::is_launch_of(&one.id, agent));
-            let ends: Vec<Option<SystemTime>> = launched.map(|one| one.gone_at).collect();
-            let seen = ends.iter().copied().collect::<Option<Vec<_>>>();
-            let seen = seen.and_then(|ends| ends.into_iter().max()).map(clock::timestamp);
-            let at = match seen {
-                Some(at) => at,
-                // Whatever it did after it was last heard of, nobody can tell from what others did.
-                None => retention::last_heard(&*self.shared.log, &agent.id).await,
+            let seen = match cutoff::end_of_hub(launched) {
+                Some(at) => Seen::EndOfHub(at),
+                None => Seen::Word(retention::last_heard(&*self.shared.log, &agent.id).await),
             };
+            let at = cutoff::cutoff(seen, self.shared.clock.now());
             if let Some(command) = self.shared.of_runs.lost(agent, at) {
                 self.shared.tell_hub(command).await;
             }

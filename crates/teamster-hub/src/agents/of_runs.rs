@@ -14,7 +14,8 @@ pub trait OfRuns: Send + Sync {
     /// Returns what has to be recorded of an agent whose process is gone before its work is done, if anything.
     async fn left(&self, agent: &Agent) -> Option<Command>;
 
-    /// Returns what has to be recorded of an agent whose process ended at a moment that an earlier hub did not see.
+    /// Returns what has to be recorded of an agent whose process ended at a moment that an earlier hub did not see: up to
+    /// `at`, changes are its own.
     fn lost(&self, agent: &Agent, at: Timestamp) -> Option<Command>;
 
     /// Tells apart what was changed while an agent had no process. Returns what has to be recorded before it gets one, or

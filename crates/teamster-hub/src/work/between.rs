@@ -200,8 +200,8 @@ impl Place<'_> {
         if !apart.unknown.is_empty() {
             tree.keep_files(&name, &apart.now, &apart.unknown).await?;
             says.push(format!(
-                "these files changed after an agent was interrupted, or it is not known when: {}. They are not committed. \
-                 Commit them yourself if you want to keep them",
+                "these files changed when an agent was interrupted or later, or it is not known when: {}. They can be yours or \
+                 the agent's, so they are not committed. Commit them yourself if you want to keep them",
                 git::some_of(&apart.unknown)
             ));
         }

@@ -42,10 +42,14 @@ const SPEC: &str = r#"Six things.
 const TEMPLATE: &str = r#"
 ! call task-next {"claim":true}
 ! run sh $HOME/work.sh {{iteration}} '$last'
-! call task-update {"id":"$last","status":"completed"}
+$PAUSE! call task-update {"id":"$last","status":"completed"}
 ! call iteration-summary {"summary":"did it"}
 ! call session-complete
 "#;
+
+/// Nobody can tell who wrote a file right before the hub was killed. One worker shares its files with the user, so it is
+/// often killed later than that, and sometimes not.
+const PAUSE: &str = "! sleep 600\n";
 
 /// Does an item, if there is one, and prints its id.
 const WORK: &str = r#"
@@ -137,7 +141,9 @@ impl Life {
         let spec = project.write_aside("SPEC.md", SPEC);
         project.write_aside("work.sh", WORK);
         let home = project.world.home.path().to_string_lossy().into_owned();
-        let template = project.write_aside("template.md", &TEMPLATE.replace("$HOME", &home));
+        let pause = if n_workers == 1 { PAUSE } else { "" };
+        let template = TEMPLATE.replace("$HOME", &home).replace("$PAUSE", pause);
+        let template = project.write_aside("template.md", &template);
         let check = project.write_aside(
             "check.sh",
             "echo >> \"${0%/*}/checks.txt\"; echo $$ > left-by-the-check.txt; sleep 0.05",
@@ -260,13 +266,15 @@ impl Life {
         // What ends the hub again and again may be the run itself, so it is a person who goes on with it.
         if project.view("SPEC")["phase"] == "failed" {
             let output = hub.run(&["run", "--resume", "--name", "SPEC", "--headless"]);
-            assert!(output.status.success(), "{output:?}");
+            assert!(matches!(output.status.code(), Some(0 | 7)), "{output:?}");
         }
         let bearer = format!("Bearer {}", hub.operator);
         let headers = [("authorization", bearer.as_str())];
         let view = hub.http().await.send(Method::GET, "/api/runs/SPEC", &headers, "").await.json();
         let told = || format!("{view:#}\n{}", hub.ok(&["log"]));
-        assert_eq!(view["phase"], "completed", "{}", told());
+        let is_done =
+            |phase: &str| phase == "completed" || (phase == "leftovers" && self.n_workers == 1);
+        assert!(view["phase"].as_str().is_some_and(is_done), "{}", told());
         assert_numbered(&view);
         let ended = view["ended"].as_array().expect("it is a list");
         // An agent that was cut off twice is not gone on with; the next iteration takes over what it left.
@@ -301,6 +309,14 @@ impl Life {
             assert!(numbers.len() <= 1, "{item} by {numbers:?}: {}", told());
         }
 
+        // What one worker wrote right before a crash is in the files, and is named. Several have worktrees of their own.
+        let unclear = project.git(&["status", "--porcelain", "-uall"]);
+        let unclear: BTreeSet<&str> = unclear.lines().filter_map(|line| line.get(3..)).collect();
+        let warnings = view["warnings"].to_string();
+        let is_named = |file: &&str| self.n_workers == 1 && warnings.contains(*file);
+        assert!(unclear.iter().all(is_named), "{unclear:?}: {}", told());
+        assert_eq!(view["phase"] == "leftovers", !unclear.is_empty(), "{}", told());
+
         // No commit is lost or doubled: each that the log knows is there, with its mark.
         let marks = marks(project);
         assert!(marks.values().all(|n| *n == 1), "{marks:?}: {}", told());
@@ -315,10 +331,13 @@ impl Life {
         for one in committed {
             let commit = one["commit"].as_str().expect("it is text");
             project.git(&["merge-base", "--is-ancestor", commit, "HEAD"]);
-            let file = format!("HEAD:newest-{}.txt", one["number"]);
-            assert_eq!(project.git(&["show", &file]), one["number"].to_string());
+            let file = format!("newest-{}.txt", one["number"]);
+            let is = match unclear.contains(&*file) {
+                true => std::fs::read_to_string(project.path.join(&file)).expect("it is there"),
+                false => project.git(&["show", &format!("HEAD:{file}")]),
+            };
+            assert_eq!(is.trim_end(), one["number"].to_string(), "{}", told());
         }
-        assert_eq!(project.git(&["status", "--porcelain"]), "", "{}", told());
         assert_eq!(project.git(&["worktree", "list"]).lines().count(), 1, "{}", told());
         let mut branches: BTreeSet<String> =
             left.iter().map(|number| format!("teamster/run-SPEC/cut-off-{number}")).collect();

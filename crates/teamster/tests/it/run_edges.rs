@@ -154,10 +154,16 @@ fn two_runs_that_commit_do_not_share_a_repository() {
 #[test]
 fn a_run_ends_when_its_budget_is_spent() {
     let project = two();
-    project.write_aside("template.md", &format!("! usage 100 10 0.30\n{TEMPLATE}"));
+    // The agent that goes over the budget does nothing more until it is ended.
+    project.write_aside("hold.sh", "test \"$1\" = 1 -o -e \"$0.go\" || sleep 60\n");
+    let hold = format!("! run sh {} {{{{iteration}}}}\n", project.aside("hold.sh"));
+    let holds =
+        TEMPLATE.replace("$last", "$call1").replace("! write files", &(hold + "! write files"));
+    project.write_aside("template.md", &format!("! usage 100 10 0.30\n{holds}"));
     let output = project.run(&["--budget", "0.35", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    assert_eq!(project.commits().len(), 2);
+    assert_eq!(project.commits().len(), 2, "{}", said(&output));
+    project.write_aside("hold.sh.go", "");
     let output = project.run(&["--resume", "--budget", "1"]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(project.commits().len(), 3);

@@ -7,6 +7,7 @@
     reason = "a broken fixture should panic, and a person uses a shell"
 )]
 
+use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -56,6 +57,8 @@ echo agent >> changed.txt
 echo agent >> both.txt
 rm sub/removed.txt
 touch "$0.done"
+# If nobody sees the hub's end, only what is older than the agent's last word by some milliseconds is known to be its own.
+sleep 0.1
 "#;
 
 const HOLD: &str = "test -e \"$0.go\" && exit\ntouch \"$0.waits\"\nwhile ! test -e \"$0.go\"; do sleep 0.05; done\n";
@@ -91,9 +94,9 @@ fn prepared(how: How, project: Project) -> Project {
     let hold = match how {
         How::Failures => "! say $call7.nothing".to_owned(),
         How::Parked => "! limit usage limit, try again in 4 seconds".to_owned(),
-        How::Stop | How::CtrlC | How::Down | How::Kill | How::KillAll => {
-            format!("! run sh {}", project.aside("hold.sh"))
-        }
+        How::Stop | How::CtrlC | How::Down => format!("! run sh {}", project.aside("hold.sh")),
+        // Longer before the end of the hub than nobody knows whose a file is.
+        How::Kill | How::KillAll => format!("! sleep 700\n! run sh {}", project.aside("hold.sh")),
     };
     let home = project.world.home.path().to_string_lossy().into_owned();
     let template = TEMPLATE.replace("HOME", &home).replace("! HOLD", &hold);
@@ -225,6 +228,57 @@ fn what_changes_while_no_agent_is_alive_is_not_committed() {
         assert!(!own.is_empty() && !log.contains(&own[..12]), "{}", told());
         let files = project.git(&["show", "--format=", "--name-only", &own]);
         assert_eq!(files, "own.txt", "{}", told());
+    }
+}
+
+/// Right before it waits, the agent writes a file, to which later ones add a line.
+const HOLD_LATE: &str = r#"
+test -e "$0.go" && { echo again >> late.txt; exit; }
+echo agent > late.txt
+touch "$0.waits"
+while ! test -e "$0.go"; do sleep 0.05; done
+"#;
+
+/// A script kills the hub and writes without a pause, while the agent still runs. What the agent wrote in the same moment
+/// cannot be told from that: it stays in the files, and is named.
+#[test]
+fn what_a_script_writes_right_after_it_kills_the_hub_is_not_committed() {
+    for round in 1..=5 {
+        let mut project = project(How::Kill);
+        project.write_aside("hold.sh", HOLD_LATE);
+        let (spec, template) = (project.aside("SPEC.md"), project.aside("template.md"));
+        let mut run = project.world.hub.command();
+        run.args(["run", &spec, "--headless", "--template", &template, "--dir"]).arg(&project.path);
+        let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        until_there(&project, "hold.sh.waits");
+        let notes = std::fs::OpenOptions::new().append(true).open(project.path.join("notes.txt"));
+        let mut notes = notes.expect("it can be opened");
+        kill_process(project.world.hub.hub_process, Signal::KILL).expect("it runs");
+        project.write(".env", "SECRET=x\n");
+        notes.write_all(b"mine\n").expect("it can be written");
+        project.world.hub.end(Signal::KILL);
+        project.write_aside("hold.sh.go", "");
+        project.world.start_again();
+        let output = run.wait_with_output().expect("it ends");
+        let log = project.world.hub.ok(&["log"]);
+        let told = || format!("round {round}: {}\n{log}", said(&output));
+        assert_eq!(output.status.code(), Some(7), "{}", told());
+        assert_eq!(
+            project.git(&["status", "--porcelain"]),
+            " M notes.txt\n?? .env\n?? late.txt",
+            "{}",
+            told()
+        );
+        for file in [".env", "late.txt", "notes.txt"] {
+            let is_named = |line: &str| line.contains("warning: ") && line.contains(file);
+            assert!(log.lines().any(is_named), "{file}: {}", told());
+        }
+        let late = std::fs::read_to_string(project.path.join("late.txt")).expect("it is there");
+        // Both iterations that come after it add to the file, and neither commits it.
+        assert_eq!(late, "agent\nagain\nagain\n", "{}", told());
+        for (file, is) in [("theirs.txt", "agent"), ("changed.txt", "as it was\nagent")] {
+            assert_eq!(project.git(&["show", &format!("HEAD:{file}")]), is, "{file}: {}", told());
+        }
     }
 }
 

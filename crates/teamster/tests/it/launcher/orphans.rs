@@ -235,7 +235,8 @@ async fn when_a_hub_is_killed_nothing_of_its_agents_is_left() {
             assert_eq!((leftover.n_killed, leftover.n_left), (0, 0), "{leftover:?}");
             let note = leftover.note.as_ref().expect("a note was left");
             assert_eq!((&*note.program, &*note.isolation), ("sh", isolation.name()));
-            assert!(leftover.gone_at.is_some(), "{leftover:?}");
+            assert!(leftover.alone_at.is_some(), "{leftover:?}");
+            assert!(leftover.gone_at >= leftover.alone_at, "{leftover:?}");
         }
         assert_eq!(launches.leftovers().expect("the notes can be read").len() as u64, rounds);
         launches.forget(&leftovers).expect("the notes can be removed");
