@@ -14,9 +14,9 @@ use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
 use teamster_log::{Log, Options};
-use teamster_mcp::Catalogue;
+use teamster_mcp::call::PATIENCE;
 use teamster_mcp::door::http as door;
-use teamster_mcp::door::seal::Seal;
+use teamster_mcp::seal::Seal;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -96,7 +96,7 @@ pub async fn run(
     let mut file = prepare(&handle, &data, address, (&name, project_named)).await?;
     file.socket = socket.as_ref().map(|_| data.socket());
     let (stop, mut stopped) = watch::channel(false);
-    let (catalogue, connections) = (Catalogue::new(), Connections::default());
+    let (catalogue, connections) = (teamster_mcp::tools::catalogue(), Connections::default());
     let sources = Sources {
         hub: handle.clone(),
         data: Some(data.directory().to_owned()),
@@ -113,7 +113,7 @@ pub async fn run(
         }),
         seal: seal(&data)?,
         observer: telemetry.clone(),
-        patience: door::PATIENCE,
+        patience: PATIENCE,
         paces: handle.paces().clone(),
     });
     quotas::apply(&handle, &configuration.settings.quotas, data.directory().to_owned());

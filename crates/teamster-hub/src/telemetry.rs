@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use teamster_core::agent::AgentId;
-use teamster_mcp::catalogue::{Catalogue, Set};
+use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::observe::{How, Observed, Observer};
+use teamster_mcp::set::Set;
 
 use self::callers::{Callers, NOT_ROLES, ROLES_MAX};
 use self::counts::Sharded;

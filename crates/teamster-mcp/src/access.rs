@@ -1,46 +1,12 @@
 //! Which tools a caller has. The same answer filters `tools/list` and guards each call.
 
 use serde_json::{Map, Value};
-use teamster_core::RunName;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{Kind, Token};
 
-use crate::Set;
-use crate::catalogue::{Catalogue, Entry};
-
-/// What a tool needs its caller to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// Nothing but a valid token.
-    Token,
-    /// Leave to read the set.
-    Read,
-    /// Leave to write the set.
-    Write,
-    /// The `main` grant, which no other grant includes.
-    Main,
-}
-
-/// Where a call came in: which sets it can see there, and which run it means.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    /// One set, or all that are granted.
-    pub set: Option<Set>,
-    pub run: RunName,
-    /// Whether the path named the run.
-    pub names_run: bool,
-}
-
-impl Scope {
-    /// Everything granted, in the default run.
-    pub fn all() -> Self {
-        Self { set: None, run: RunName::default_run(), names_run: false }
-    }
-
-    pub fn shows(&self, set: Set) -> bool {
-        self.set.is_none_or(|only| only == set)
-    }
-}
+use crate::catalogue::{Catalogue, Entry, Needs};
+use crate::scope::Scope;
+use crate::set::Set;
 
 /// Reads grants and makes sure that what they name exists: a grant of nothing would look like a working one.
 pub fn parse_grants(catalogue: &Catalogue, words: &[String]) -> Result<Grants, String> {

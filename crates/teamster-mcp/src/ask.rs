@@ -120,16 +120,13 @@ impl Ask {
 pub struct Answers(BTreeMap<String, Map<String, Value>>);
 
 impl Answers {
-    /// Reads what a client sent. Only the names are the tool's; the rest is whatever the client made of it.
-    pub(crate) fn read(
-        given: impl IntoIterator<Item = (String, Value)>,
-    ) -> Result<Self, super::dispatch::Fault> {
+    /// Reads what a client sent, or says what is wrong with it. Only the names are the tool's; the rest is whatever the client made of it.
+    pub(crate) fn read(given: impl IntoIterator<Item = (String, Value)>) -> Result<Self, String> {
         let read = |(name, answer): (String, Value)| match answer {
             Value::Object(answer) => Ok((name, answer)),
             _ => {
                 let name: String = name.chars().take(80).collect();
-                let message = format!("inputResponses.{name}: must be an object");
-                Err(super::dispatch::Fault::BadAnswers(message))
+                Err(format!("inputResponses.{name}: must be an object"))
             }
         };
         Ok(Self(given.into_iter().map(read).collect::<Result<_, _>>()?))

@@ -1,74 +1,29 @@
 //! The catalogue: every tool with its name, description, schema and what it needs, keyed by (set, name).
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::access::Needs;
-use crate::dispatch::{Answer, Call, Reply, ToolError, failed};
+use crate::answer::{Answer, Block, Reply, ToolError};
+use crate::arguments;
+use crate::call::Call;
+use crate::set::Set;
 
-/// A set of tools, served together at `/mcp/<name>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Set {
-    Session,
-    Agents,
-    Teams,
-    Yaks,
-}
-
-impl Set {
-    pub const ALL: [Self; 4] = [Self::Session, Self::Agents, Self::Teams, Self::Yaks];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::Agents => "agents",
-            Self::Teams => "teams",
-            Self::Yaks => "yaks",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|set| set.name() == name)
-    }
-
-    /// Says in the set's own way that something went wrong.
-    pub(crate) fn failure(self, error: &ToolError) -> (String, Option<Value>) {
-        match self {
-            Self::Session => (format!("error: {}", error.says), None),
-            Self::Agents | Self::Teams => {
-                let mut json = json!({"error": error.name, "message": error.says});
-                if let Some(field) = error.field {
-                    json["field"] = field.into();
-                }
-                (json.to_string(), Some(json))
-            }
-            Self::Yaks => (sentence(&error.says), None),
-        }
-    }
-}
-
-/// Makes a sentence of a refusal: capital letter, full stop. A field's name at its beginning stays as it is.
-fn sentence(message: &str) -> String {
-    let names_a_field = message.split(' ').next().is_some_and(|word| word.ends_with(':'));
-    let mut letters = message.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    let end = if message.ends_with(['.', '!', '?']) { "" } else { "." };
-    if names_a_field {
-        return format!("{message}{end}");
-    }
-    format!("{first}{}{end}", letters.as_str())
-}
-
-impl fmt::Display for Set {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+/// What a tool needs its caller to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing but a valid token.
+    Token,
+    /// Leave to read the set.
+    Read,
+    /// Leave to write the set.
+    Write,
+    /// The `main` grant, which no other grant includes.
+    Main,
 }
 
 /// One tool, as its author writes it. It translates: arguments to a command, events to a reply.
@@ -129,7 +84,7 @@ impl Entry {
         };
         let run: Run = |cx, args| {
             Box::pin(async move {
-                let args = crate::dispatch::arguments::<T::Args>(args)?;
+                let args = arguments::read::<T::Args>(args)?;
                 T::call(cx, args).await
             })
         };
@@ -167,7 +122,14 @@ impl Entry {
             )
         };
         let says = self.not_granted.map_or_else(usual, str::to_owned);
-        failed(self, &ToolError::named("Forbidden", says))
+        self.failed(&ToolError::named("Forbidden", says))
+    }
+
+    /// Says in the set's own way that something went wrong.
+    pub(crate) fn failed(&self, error: &ToolError) -> Answer {
+        let (text, structured_content) = self.set.failure(error);
+        let content = vec![Block::text(text)];
+        Answer { content, structured_content, is_error: true, is_bug: false }
     }
 
     /// Says whether no call of the tool changes anything.
@@ -231,10 +193,6 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    pub fn new() -> Self {
-        Self::of(crate::tools::all())
-    }
-
     /// Returns a catalogue of these tools only.
     pub fn of(mut entries: Vec<Entry>) -> Self {
         entries.iter_mut().enumerate().for_each(|(number, entry)| entry.number = number);
@@ -250,11 +208,5 @@ impl Catalogue {
         self.entries
             .iter()
             .find(|entry| entry.name == name && set.is_none_or(|set| entry.set == set))
-    }
-}
-
-impl Default for Catalogue {
-    fn default() -> Self {
-        Self::new()
     }
 }

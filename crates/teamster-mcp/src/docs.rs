@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::access::Needs;
-use crate::catalogue::{Catalogue, Entry, Set};
+use crate::catalogue::Needs;
+use crate::catalogue::{Catalogue, Entry};
+use crate::set::Set;
 
 /// Returns `docs/tools.md`: every tool with who may call it and its arguments.
 pub fn tools_markdown(catalogue: &Catalogue) -> String {
@@ -101,6 +102,6 @@ mod tests {
     #[test]
     fn the_document_says_what_the_tools_do() {
         expect_test::expect_file!["../../../docs/tools.md"]
-            .assert_eq(&tools_markdown(&Catalogue::new()));
+            .assert_eq(&tools_markdown(&crate::tools::catalogue()));
     }
 }

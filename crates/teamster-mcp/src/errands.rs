@@ -15,20 +15,22 @@ use teamster_core::ids::ErrandId;
 use teamster_core::key::Key;
 use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Event, State};
+use teamster_core::{Caller, Command, Event};
 
-use crate::Set;
-use crate::access::Scope;
+use crate::answer::{Answer, Block, Fault, Outcome, ToolError};
+use crate::arguments::in_order;
 use crate::ask::{Answers, Ask, Capability, Client};
+use crate::call::{Request, patience};
 use crate::catalogue::Entry;
-use crate::dispatch::{
-    self, Answer, Block, Fault, Outcome, Progress, Request, ToolError, admit, call_print, dispatch,
-    failed, in_order,
-};
-use crate::door::http::Served;
-use crate::door::seal::{Carried, For};
 use crate::hub::{Failure, wait};
-use crate::observe::{How, Trace, Watched};
+use crate::observe::How;
+use crate::progress::Progress;
+use crate::running::{admit, call_print, run};
+use crate::scope::Scope;
+use crate::seal::{Carried, For};
+use crate::service::Service;
+use crate::set::Set;
+use crate::trace::Trace;
 
 /// What a caller hears.
 #[derive(Debug)]
@@ -49,57 +51,22 @@ type Running = BoxFuture<'static, Result<Outcome, Fault>>;
 /// How long to wait before a result that could not be written down is tried again.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Calls a tool for a door. `state` is what an earlier call gave the client to carry.
-pub(crate) async fn call(
-    served: &Arc<Served>,
-    token: &Arc<Token>,
-    scope: &Scope,
-    mut request: Request,
-    state: Option<&str>,
-) -> Result<Called, Fault> {
-    let found = dispatch::find(&served.catalogue, scope, &request.name);
-    let entry = found.inspect_err(|_| over(served, None, token, &request.trace, How::Failed))?;
-    let principal = token.principal.as_str();
-    if let Some(sealed) = state {
-        let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
-        let opened = served.seal.open(sealed, whom);
-        let Carried { answers, key } = opened
-            .inspect_err(|_| over(served, Some(entry), token, &request.trace, How::Failed))?;
-        request.answers = answers.with(request.answers);
-        request.key = request.key.or(key);
-    }
-    if entry.waits {
-        let arguments = request.arguments.clone();
-        let whom = For { principal, scope, tool: entry.name, arguments: &arguments };
-        return call_that_waits(served, token, scope, entry, request, whom).await;
-    }
-    let Served { catalogue, hub, observer, .. } = &**served;
-    let called =
-        dispatch(catalogue, hub.as_ref(), observer.as_ref(), token, scope, &request).await?;
-    let whom = For { principal, scope, tool: entry.name, arguments: &request.arguments };
-    Ok(called_of(served, called, || Carried { answers: request.answers.clone(), key: None }, whom))
-}
-
-/// Tells of a call that is over before its tool is called; of all others [`dispatch`] tells. One that joins an errand is
-/// not told: it is the same call.
-fn over(served: &Served, entry: Option<&Entry>, token: &Token, trace: &Trace, how: How) {
-    Watched::begin(served.observer.as_ref(), entry, token, trace).ends(how);
-}
-
-fn called_of(
-    served: &Served,
+/// Returns what a caller hears of an outcome; if it is asked, with what it carries for us.
+pub(crate) fn called_of(
+    service: &Service,
     outcome: Outcome,
     carried: impl FnOnce() -> Carried,
     whom: For<'_>,
 ) -> Called {
     match outcome {
         Outcome::Answer(answer) => Called::Answer(answer),
-        Outcome::Ask(asks) => Called::Ask { asks, state: served.seal.seal(carried(), whom) },
+        Outcome::Ask(asks) => Called::Ask { asks, state: service.seal.seal(carried(), whom) },
     }
 }
 
-async fn call_that_waits(
-    served: &Arc<Served>,
+/// Calls a tool that waits.
+pub(crate) async fn call(
+    service: &Arc<Service>,
     token: &Arc<Token>,
     scope: &Scope,
     entry: &Entry,
@@ -108,21 +75,21 @@ async fn call_that_waits(
 ) -> Result<Called, Fault> {
     let trace = request.trace.clone();
     let refused = |error: ToolError| {
-        over(served, Some(entry), token, &trace, How::Refused);
-        Ok(Called::Answer(failed(entry, &error)))
+        service.over(Some(entry), token, &trace, How::Refused);
+        Ok(Called::Answer(entry.failed(&error)))
     };
-    if let Err(answer) = admit(served.hub.as_ref(), token, scope, entry, &request.arguments) {
-        over(served, Some(entry), token, &trace, How::Refused);
+    if let Err(answer) = admit(service.hub.as_ref(), token, scope, entry, &request.arguments) {
+        service.over(Some(entry), token, &trace, How::Refused);
         return Ok(Called::Answer(answer));
     }
     let print = call_print(entry, scope, &request.arguments);
-    let new_key = request.key.is_none().then(|| served.new_key());
+    let new_key = request.key.is_none().then(|| service.new_key());
     let key =
         match Key::new(request.key.as_deref().or(new_key.as_deref()).unwrap_or_default(), print) {
             Ok(key) => key,
             Err(refusal) => return refused(refusal.into()),
         };
-    let state = served.hub.state();
+    let state = service.hub.state();
     let before = match state.errands.by_key(&token.principal, &key) {
         Ok(before) => before,
         Err(refusal) => return refused(refusal.into()),
@@ -138,7 +105,7 @@ async fn call_that_waits(
         })
     };
     if let Some(errand) = before.or_else(repeated) {
-        return join(served, token, entry, errand, request, whom).await;
+        return join(service, token, entry, errand, request, whom).await;
     }
     let new = NewErrand {
         tool: entry.name.into(),
@@ -158,38 +125,33 @@ async fn call_that_waits(
 
     request.key = Some(key.key.to_string());
     let (answers, client) = (request.answers.clone(), request.client);
-    let mut running = start(served.clone(), token.clone(), scope.clone(), request);
-    let patience = patience(&state, &Caller::of(token), served.patience);
+    let mut running = start(service.clone(), entry, token.clone(), scope.clone(), request);
+    let patience = patience(&state, &Caller::of(token), service.patience);
     if let Ok(outcome) = tokio::time::timeout(patience, &mut running).await {
         let carried = || Carried { answers, key: Some(key.key.to_string()) };
-        return Ok(called_of(served, outcome?, carried, whom));
+        return Ok(called_of(service, outcome?, carried, whom));
     }
-    match served
+    match service
         .hub
         .submit(Caller::of(token), Command::Errand(errand::Command::Begin(new)), None)
         .await
     {
         // The call itself is abandoned, and told as such.
-        Err(failure) => Ok(Called::Answer(failed(entry, &failure.into()))),
+        Err(failure) => Ok(Called::Answer(entry.failed(&failure.into()))),
         Ok(done) => {
             let errand = done.state.errands.by_key(&token.principal, &key);
             let Ok(Some(errand)) = errand.map(Option::<&Arc<Errand>>::cloned) else {
                 let given_up = ToolError::new("the call was given up meanwhile");
-                return Ok(Called::Answer(failed(entry, &given_up)));
+                return Ok(Called::Answer(entry.failed(&given_up)));
             };
             let begun = |event: &Event| matches!(event, Event::Errand(errand::Event::Begun { id, .. }) if *id == errand.id);
             // The same call may have become one in the meantime, by another request; then that one goes on.
             if done.events.iter().any(begun) {
-                go_on(served, errand.id, Some(running));
+                go_on(service, errand.id, Some(running));
             }
             Ok(handed_over(&errand, client, entry))
         }
     }
-}
-
-/// Returns how long whoever calls waits for an answer: what is known of its program, or else the usual.
-pub(crate) fn patience(state: &State, caller: &Caller, usual: Duration) -> Duration {
-    state.patience_ms(caller).map_or(usual, Duration::from_millis)
 }
 
 /// Says to whom the call does not return that it goes on.
@@ -207,7 +169,7 @@ fn handed_over(errand: &Arc<Errand>, client: Client, entry: &Entry) -> Called {
 
 /// Waits for an errand that the same call became before.
 async fn join(
-    served: &Arc<Served>,
+    service: &Arc<Service>,
     token: &Arc<Token>,
     entry: &Entry,
     errand: &Arc<Errand>,
@@ -217,18 +179,18 @@ async fn join(
     if request.client.tasks {
         return Ok(Called::Errand(errand.clone()));
     }
-    let (id, hub) = (errand.id, served.hub.as_ref());
+    let (id, hub) = (errand.id, service.hub.as_ref());
     let submit = |command| hub.submit(Caller::of(token), Command::Errand(command), None);
     if !request.answers.is_empty() {
         let (which, place) = (id.to_string(), errand.call.place.clone());
         let give = errand::Command::Give { which, place, answers: texts(&request.answers) };
         if let Err(failure) = submit(give).await {
-            return Ok(Called::Answer(failed(entry, &failure.into())));
+            return Ok(Called::Answer(entry.failed(&failure.into())));
         }
     }
     let progress = |waited: Duration| request.progress.waited(waited);
     let topic = Topic::Errand(id);
-    let patience = patience(&hub.state(), &Caller::of(token), served.patience);
+    let patience = patience(&hub.state(), &Caller::of(token), service.patience);
     let changed = wait(hub, &topic, patience, progress, |state| {
         let errand = state.errands.get(id).cloned();
         Some(errand).filter(|errand| errand.as_ref().is_none_or(|errand| !errand.is_ready()))
@@ -236,10 +198,9 @@ async fn join(
     let errand = match changed.await {
         None => return Ok(handed_over(errand, request.client, entry)),
         Some(None) => {
-            return Ok(Called::Answer(failed(
-                entry,
-                &ToolError::new("the call was given up; make it again"),
-            )));
+            return Ok(Called::Answer(
+                entry.failed(&ToolError::new("the call was given up; make it again")),
+            ));
         }
         Some(Some(errand)) => errand,
     };
@@ -251,12 +212,12 @@ async fn join(
             }
             let key = Some(errand.call.key.key.to_string());
             let carried = || Carried { key, ..Carried::default() };
-            return Ok(called_of(served, Outcome::Ask(asks), carried, whom));
+            return Ok(called_of(service, Outcome::Ask(asks), carried, whom));
         }
         Some(errand::Outcome::Answered(answer)) => answer_of(answer),
-        Some(errand::Outcome::Failed(why)) => failed(entry, &ToolError::new(&**why)),
+        Some(errand::Outcome::Failed(why)) => entry.failed(&ToolError::new(&**why)),
         Some(errand::Outcome::Cancelled) => {
-            failed(entry, &ToolError::new("the call was cancelled; make it again"))
+            entry.failed(&ToolError::new("the call was cancelled; make it again"))
         }
     };
     // Whether this is written down or not, the caller has its answer; if not, it would get it once more.
@@ -264,25 +225,33 @@ async fn join(
     Ok(Called::Answer(answer))
 }
 
-fn start(served: Arc<Served>, token: Arc<Token>, scope: Scope, request: Request) -> Running {
+fn start(
+    service: Arc<Service>,
+    entry: &Entry,
+    token: Arc<Token>,
+    scope: Scope,
+    request: Request,
+) -> Running {
+    let number = entry.number;
     async move {
-        let Served { catalogue, hub, observer, .. } = &*served;
-        dispatch(catalogue, hub.as_ref(), observer.as_ref(), &token, &scope, &request).await
+        let Service { catalogue, hub, observer, .. } = &*service;
+        let entry = &catalogue.entries()[number];
+        run(entry, hub.as_ref(), observer.as_ref(), &token, &scope, &request).await
     }
     .boxed()
 }
 
 /// Carries on every call that an earlier hub left behind.
-pub(crate) fn resume(served: &Arc<Served>) {
-    served.hub.state().errands.open().for_each(|errand| go_on(served, errand.id, None));
+pub(crate) fn resume(service: &Arc<Service>) {
+    service.hub.state().errands.open().for_each(|errand| go_on(service, errand.id, None));
 }
 
 /// Lets an errand go on by itself until it has ended, was given up, or the hub ends. `running` is its call, if it was
 /// made already.
-fn go_on(served: &Arc<Served>, id: ErrandId, running: Option<Running>) {
-    let served = served.clone();
-    let task = served.clone();
-    served.spawn("carry on a long call", async move {
+fn go_on(service: &Arc<Service>, id: ErrandId, running: Option<Running>) {
+    let service = service.clone();
+    let task = service.clone();
+    service.spawn("carry on a long call", async move {
         let hub = task.hub.as_ref();
         let watch = hub.watch(&Topic::Errand(id));
         let given_up = watch.until(hub, |state| {
@@ -297,8 +266,8 @@ fn go_on(served: &Arc<Served>, id: ErrandId, running: Option<Running>) {
     });
 }
 
-async fn work(served: &Arc<Served>, id: ErrandId, mut running: Option<Running>) {
-    let hub = served.hub.as_ref();
+async fn work(service: &Arc<Service>, id: ErrandId, mut running: Option<Running>) {
+    let hub = service.hub.as_ref();
     let watch = hub.watch(&Topic::Errand(id));
     loop {
         let outcome = match running.take() {
@@ -307,10 +276,10 @@ async fn work(served: &Arc<Served>, id: ErrandId, mut running: Option<Running>) 
                 let ready = |errand: &&Arc<Errand>| errand.is_ready();
                 let errand =
                     watch.until(hub, |state| state.errands.get(id).filter(ready).cloned()).await;
-                call_again(served, &errand).await
+                call_again(service, &errand).await
             }
         };
-        match record(served, id, outcome).await {
+        match record(service, id, outcome).await {
             Recorded::Asked => {}
             Recorded::Ended => return,
         }
@@ -324,7 +293,7 @@ enum Recorded {
 }
 
 /// Writes down what a call came to, however long that takes: nobody else knows it.
-async fn record(served: &Served, id: ErrandId, outcome: Result<Outcome, Fault>) -> Recorded {
+async fn record(service: &Service, id: ErrandId, outcome: Result<Outcome, Fault>) -> Recorded {
     let end = |outcome| errand::Command::End { id, outcome };
     let fail = |why: &str| end(errand::Outcome::Failed(why.into()));
     let (mut command, mut then) = match outcome {
@@ -343,7 +312,7 @@ async fn record(served: &Served, id: ErrandId, outcome: Result<Outcome, Fault>) 
         Err(fault) => (fail(&fault.to_string()), Recorded::Ended),
     };
     loop {
-        let submitted = served.hub.submit(Caller::hub(), Command::Errand(command.clone()), None);
+        let submitted = service.hub.submit(Caller::hub(), Command::Errand(command.clone()), None);
         match submitted.await {
             Ok(_) => return then,
             Err(Failure::Refused(refusal)) => {
@@ -359,8 +328,8 @@ async fn record(served: &Served, id: ErrandId, outcome: Result<Outcome, Fault>) 
 }
 
 /// Calls an errand's tool once more, as its principal and with what that may do now.
-async fn call_again(served: &Arc<Served>, errand: &Errand) -> Result<Outcome, Fault> {
-    let token = served.hub.state().tokens.by_principal(&errand.principal).cloned();
+async fn call_again(service: &Arc<Service>, errand: &Errand) -> Result<Outcome, Fault> {
+    let token = service.hub.state().tokens.by_principal(&errand.principal).cloned();
     let NewErrand { tool, place, arguments, key, can, .. } = &errand.call;
     let (Some(token), Ok(Value::Object(arguments))) = (token, serde_json::from_str(arguments))
     else {
@@ -376,12 +345,13 @@ async fn call_again(served: &Arc<Served>, errand: &Errand) -> Result<Outcome, Fa
         name: tool.to_string(),
         arguments,
         key: Some(key.key.to_string()),
-        answers: Answers::read(given)?,
+        answers: Answers::read(given).map_err(Fault::BadAnswers)?,
         client: Client::named(can.iter().map(AsRef::as_ref)),
         progress: Progress::default(),
         trace: Trace::default(),
     };
-    start(served.clone(), token, scope, request).await
+    let entry = service.find(&scope, &request.name)?;
+    start(service.clone(), entry, token, scope, request).await
 }
 
 /// Returns where a call came in, as the log knows it.

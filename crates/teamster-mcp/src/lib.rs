@@ -4,7 +4,10 @@
 //! outside of `door/` knows rmcp. What the hub is, this crate does not know: it talks to the [`Hub`] trait.
 
 pub mod access;
+pub mod answer;
+mod arguments;
 pub mod ask;
+pub mod call;
 pub mod catalogue;
 pub mod dispatch;
 pub mod docs;
@@ -14,9 +17,17 @@ pub mod hub;
 pub mod observe;
 pub mod pace;
 mod paging;
+pub mod progress;
+mod running;
+pub mod scope;
+pub mod seal;
+pub mod service;
+pub mod set;
 #[cfg(test)]
 mod testing;
 pub mod tools;
+pub mod trace;
 
-pub use catalogue::{Catalogue, Set};
+pub use catalogue::Catalogue;
 pub use hub::Hub;
+pub use set::Set;

@@ -46,7 +46,6 @@ use teamster_core::{Caller, Command, State, Timestamp};
 use teamster_log::Log;
 use teamster_mcp::Hub as _;
 use teamster_mcp::access::parse_grants;
-use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::hub::Failure;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -441,7 +440,7 @@ pub(crate) fn worker(configured: &Configured, wanted: &WantedAgents) -> Result<r
     }
     behaviour.directory = None;
     let grants = ["session".to_owned()];
-    behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
+    behaviour.grants = parse_grants(&teamster_mcp::tools::catalogue(), &grants)?;
     Ok(behaviour)
 }
 
@@ -475,7 +474,7 @@ fn convert(
     configuration: &Configuration,
     search_path: &[PathBuf],
 ) -> Result<role::Role, String> {
-    let catalogue = Catalogue::new();
+    let catalogue = teamster_mcp::tools::catalogue();
     let programs = &configuration.settings.programs;
     let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
     // One that is not installed keeps its name; whoever drafts it is told. On another machine it may be there.

@@ -7,7 +7,6 @@ use teamster_core::TeamName;
 use teamster_core::role::RoleName;
 use teamster_core::team::{Team, Teams};
 use teamster_mcp::access::parse_grants;
-use teamster_mcp::catalogue::Catalogue;
 
 use super::worktree::{NO_GIT, is_in_git};
 use crate::config::{self, DataFiles};
@@ -174,7 +173,7 @@ fn team(
         Some(tools) => tools.iter().map(ToString::to_string).collect(),
         None => DEFAULT_GRANTS.iter().map(|word| (*word).to_owned()).collect(),
     };
-    behaviour.grants = parse_grants(&Catalogue::new(), &grants)?;
+    behaviour.grants = parse_grants(&teamster_mcp::tools::catalogue(), &grants)?;
     if fields.worktrees && fields.remote.is_some() {
         return Err("worktrees are made on this machine only; leave them out, or remote".to_owned());
     }

@@ -7,7 +7,6 @@ use teamster_core::grant::Grants;
 use teamster_core::token::{self, Kind, NewToken, Token};
 use teamster_core::{Command, PrincipalName, RunName, TeamName, Timestamp};
 use teamster_mcp::access::parse_grants;
-use teamster_mcp::catalogue::Catalogue;
 
 use super::Api;
 use super::serving::{Answered, Asked, Serve as _, invalid, page};
@@ -85,7 +84,7 @@ fn gone(says: &str) -> ApiError {
 }
 
 fn grants(words: &[String]) -> Result<Grants, ApiError> {
-    parse_grants(&Catalogue::new(), words).map_err(invalid)
+    parse_grants(&teamster_mcp::tools::catalogue(), words).map_err(invalid)
 }
 
 async fn grant(Asked { by, param: which, body, .. }: Asked<GrantToken>) -> Answered<GrantToken> {

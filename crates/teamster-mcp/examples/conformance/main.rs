@@ -26,7 +26,7 @@ use teamster_hub::{secret, tasks};
 use teamster_log::memory::{Memory, Store};
 use teamster_mcp::Catalogue;
 use teamster_mcp::door::http::{Secrets, Served, Setup, router_of};
-use teamster_mcp::door::seal::Seal;
+use teamster_mcp::seal::Seal;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamster_mcp::Set;
-use teamster_mcp::access::Needs;
+use teamster_mcp::answer::{Block, Reply, Resource, ToolError};
 use teamster_mcp::ask::{Ask, Capability};
+use teamster_mcp::call::Call;
+use teamster_mcp::catalogue::Needs;
 use teamster_mcp::catalogue::{Entry, Tool};
-use teamster_mcp::dispatch::{Block, Call, Reply, Resource, ToolError};
 use tokio::time::sleep;
 
 /// A red pixel.

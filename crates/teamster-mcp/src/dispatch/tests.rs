@@ -1,17 +1,19 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::Set;
-use crate::access::Needs;
-use crate::catalogue::Tool;
+use crate::answer::{Answer, Block, Reply, ToolError};
+use crate::call::Call;
+use crate::catalogue::{Entry, Needs, Tool};
 use crate::observe::{Nobody, Observed};
+use crate::set::Set;
 use crate::testing::TestHub;
 use crate::tools::session;
+use futures_util::FutureExt as _;
 
 struct Panics;
 

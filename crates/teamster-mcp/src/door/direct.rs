@@ -25,10 +25,10 @@ use serde::{Deserialize, Deserializer};
 use super::http::{Served, problem};
 use super::rmcp::{Asked, declared_by, key_of, listed, response_of};
 use super::strict;
+use crate::call::Request;
 use crate::catalogue::Catalogue;
-use crate::dispatch::Request;
-use crate::errands;
-use crate::observe::Trace;
+use crate::dispatch;
+use crate::trace::Trace;
 
 /// A request that this adapter may answer. Anything more in it, or twice, is not for us.
 #[derive(Deserialize)]
@@ -108,10 +108,13 @@ pub(super) async fn answer(
             Some(answered(id, Ok(ServerResult::ListToolsResult(listed(served, asked)))))
         }
         ("tools/call", Some(name)) if only(headers, "mcp-name") == Some(name) => {
-            let entry =
-                served.catalogue.find(asked.scope.set, name).filter(|entry| !entry.waits)?;
+            let entry = served
+                .service
+                .catalogue
+                .find(asked.scope.set, name)
+                .filter(|entry| !entry.waits)?;
             // The door let it in, but it may have ended while the body came.
-            let token = served.hub.state().tokens.get(asked.token.id).cloned()?;
+            let token = served.service.hub.state().tokens.get(asked.token.id).cloned()?;
             let call = Request {
                 name: entry.name.into(),
                 arguments: arguments.unwrap_or_default(),
@@ -120,7 +123,7 @@ pub(super) async fn answer(
                 trace: Trace::of(|name| meta.get(name)),
                 ..Request::default()
             };
-            let called = errands::call(served, &token, &asked.scope, call, None).await;
+            let called = dispatch::call(&served.service, &token, &asked.scope, call, None).await;
             Some(answered(id, response_of(called).map(ServerResult::from)))
         }
         _ => None,

@@ -13,7 +13,6 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
@@ -29,16 +28,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::rmcp::{Adapter, Asked};
-use super::seal::Seal;
 use super::sessions::Sessions;
 use super::unfinished::Unfinished;
 use super::{direct, lines, strict};
-use crate::access::Scope;
-use crate::catalogue::{Catalogue, Set};
+use crate::catalogue::Catalogue;
 use crate::errands;
 use crate::hub::{Failure, Hub};
 use crate::observe::Observer;
 use crate::pace::Paces;
+use crate::scope::Scope;
+use crate::seal::Seal;
+use crate::service::{Service, Spawn};
+use crate::set::Set;
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -51,9 +52,6 @@ pub(super) const PACE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Requests up to this size are paced only as writes.
 const UNPACED_BYTES: usize = 4 * 1024;
-
-/// Starts a background task with a name; the hub brings the way.
-pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
 
 /// A connection, as the listener knows it.
 pub trait Guest: Send + Sync {
@@ -73,9 +71,6 @@ pub struct Secrets {
     pub hash: fn(&str) -> SecretHash,
 }
 
-/// How long a call waits for its answer before it becomes an errand: less than the shortest patience of a known client.
-pub const PATIENCE: Duration = Duration::from_secs(50);
-
 /// What the door serves, and with what.
 pub struct Setup {
     pub hub: Arc<dyn Hub>,
@@ -86,7 +81,7 @@ pub struct Setup {
     pub seal: Seal,
     /// Hears of every call; [`crate::observe::Nobody`] where nobody cares.
     pub observer: Arc<dyn Observer>,
-    /// How long a call may take that waits; usually [`PATIENCE`].
+    /// How long a call may take that waits; usually [`crate::call::PATIENCE`].
     pub patience: Duration,
     /// How fast agents may send.
     pub paces: Arc<Paces>,
@@ -94,20 +89,13 @@ pub struct Setup {
 
 /// What the door serves.
 pub struct Served {
-    pub(crate) hub: Arc<dyn Hub>,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) seal: Seal,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) patience: Duration,
+    pub(super) service: Arc<Service>,
     pub(super) secrets: Secrets,
-    spawn: Spawn,
     sessions: Arc<Sessions>,
     unfinished: Unfinished,
     paces: Arc<Paces>,
-    streams_end: CancellationToken,
     calls_end: CancellationToken,
     lines: TaskTracker,
-    n_calls: AtomicU64,
     n_direct: AtomicU64,
 }
 
@@ -116,31 +104,27 @@ impl Served {
     pub fn new(setup: Setup) -> Arc<Self> {
         let Setup { hub, catalogue, secrets, spawn, seal, observer, patience, paces } = setup;
         let sessions = Arc::new(Sessions::new(hub.clone()));
-        let served = Arc::new(Self {
+        let service = Arc::new(Service {
             hub,
             catalogue,
             seal,
             observer,
             patience,
-            secrets,
             spawn,
+            streams_end: CancellationToken::new(),
+            n_calls: AtomicU64::new(0),
+        });
+        errands::resume(&service);
+        Arc::new(Self {
+            service,
+            secrets,
             sessions,
             unfinished: Unfinished::default(),
             paces,
-            streams_end: CancellationToken::new(),
             calls_end: CancellationToken::new(),
             lines: TaskTracker::new(),
-            n_calls: AtomicU64::new(0),
             n_direct: AtomicU64::new(0),
-        });
-        errands::resume(&served);
-        served
-    }
-
-    /// Returns a key that no call had before: no two hubs on one log count the same start.
-    pub(crate) fn new_key(&self) -> String {
-        let n_calls = self.n_calls.fetch_add(1, Ordering::Relaxed);
-        format!("call-{}-{n_calls}", self.hub.state().hub.n_starts)
+        })
     }
 
     /// Returns how many requests were answered without rmcp.
@@ -150,7 +134,7 @@ impl Served {
 
     /// Ends all open streams, which would otherwise keep a stopping hub waiting. Calls under way are finished.
     pub fn end_streams(&self) {
-        self.streams_end.cancel();
+        self.service.streams_end.cancel();
         self.lines.close();
     }
 
@@ -164,20 +148,8 @@ impl Served {
         self.calls_end.cancel();
     }
 
-    pub(crate) fn streams_ended(&self) -> CancellationToken {
-        self.streams_end.clone()
-    }
-
     pub(super) fn lines(&self) -> &TaskTracker {
         &self.lines
-    }
-
-    pub(crate) fn spawn(
-        &self,
-        name: &'static str,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        (self.spawn)(name, task.boxed());
     }
 
     /// Returns how long to wait before the next bytes of this token are read, after this many bytes.
@@ -185,8 +157,8 @@ impl Served {
         if token.kind == Kind::Operator {
             return Duration::ZERO;
         }
-        let owner = self.hub.state().owner(&token.principal);
-        self.paces.receive(&owner, n_bytes, self.hub.now())
+        let owner = self.service.hub.state().owner(&token.principal);
+        self.paces.receive(&owner, n_bytes, self.service.hub.now())
     }
 
     /// Returns the live token whose secret the request carries.
@@ -195,8 +167,9 @@ impl Served {
         let (only, None) = (given.next()?, given.next()) else { return None };
         let (scheme, secret) = only.to_str().ok()?.split_once(' ')?;
         let secret = Some(secret.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-        let token = self.hub.state().tokens.by_secret(&(self.secrets.hash)(secret)).cloned();
-        token.filter(|token| !token.is_over(self.hub.now()))
+        let token =
+            self.service.hub.state().tokens.by_secret(&(self.secrets.hash)(secret)).cloned();
+        token.filter(|token| !token.is_over(self.service.hub.now()))
     }
 }
 
@@ -211,7 +184,7 @@ struct Mcp<H> {
 /// Returns the routes of the door. `more` are routes that need an admitted principal too; they find the
 /// [`Token`] in the request's extensions. `port` is where the door listens.
 pub fn router(served: Arc<Served>, more: Router, port: u16) -> Router {
-    let directly = direct::serves(&served.catalogue);
+    let directly = direct::serves(&served.service.catalogue);
     routes(served, more, port, Adapter::new, directly)
 }
 
@@ -381,7 +354,7 @@ fn ends_with_token(
     let ended = async move {
         tokio::select! {
             () = token_ended(&served, &token) => {}
-            () = served.streams_end.cancelled(), if listens => {}
+            () = served.service.streams_end.cancelled(), if listens => {}
         }
     };
     Response::from_parts(
@@ -392,7 +365,7 @@ fn ends_with_token(
 
 /// Waits until the token ends.
 pub(super) async fn token_ended(served: &Served, token: &Token) {
-    let hub = served.hub.as_ref();
+    let hub = served.service.hub.as_ref();
     let watch = hub.watch(&Topic::Principal(token.principal.clone()));
     watch.until(hub, |state| state.tokens.get(token.id).is_none().then_some(())).await;
 }
@@ -409,7 +382,7 @@ async fn serve_mcp<H: ServerHandler>(
     };
     // A path of one run is refused as a whole; at /mcp, where other sets are served too, only the session's tools are.
     if scope.set == Some(Set::Session)
-        && let Err(message) = served.hub.state().check_run(&token, &scope.run)
+        && let Err(message) = served.service.hub.state().check_run(&token, &scope.run)
     {
         return problem(StatusCode::FORBIDDEN, &message);
     }
@@ -597,7 +570,7 @@ async fn pause(served: &Served, token: &Token, n_bytes: usize) {
 /// Reads the rest of a body that was answered already, and throws it away: a client that is still sending would find
 /// the connection closed instead of the answer.
 fn ignore(served: &Served, mut chunks: axum::body::BodyDataStream) {
-    served.spawn("ignore the rest of a body", async move {
+    served.service.spawn("ignore the rest of a body", async move {
         let mut n_bytes = 0;
         while n_bytes <= BODY_BYTES_IGNORED_MAX
             && let Some(Ok(chunk)) = chunks.next().await

@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::http::{BODY_BYTES_MAX, Newcomer, Served, problem, token_ended};
 use super::paced::Paced;
 use super::rmcp::{Adapter, Asked};
-use crate::access::{Scope, parse_grants};
+use crate::access::parse_grants;
 use crate::hub::Failure;
+use crate::scope::Scope;
 
 /// What the connection is asked to become.
 const PROTOCOL: &str = "mcp";
@@ -66,7 +67,7 @@ pub(super) async fn serve(
     let served_token = opened_for.clone().unwrap_or(token);
     let place = request.extensions_mut().remove::<Newcomer>();
     let connection = served.clone();
-    served.spawn(
+    served.service.spawn(
         "serve lines",
         served.lines().track_future(async move {
             if let Ok(upgraded) = upgrade.await {
@@ -77,7 +78,7 @@ pub(super) async fn serve(
                 let asked = Asked { token: served_token.clone(), scope, key: None };
                 let adapter = Adapter::for_connection(connection.clone(), asked);
                 tokio::select! {
-                    () = serve_transport(adapter, transport, connection.streams_ended().child_token()) => {}
+                    () = serve_transport(adapter, transport, connection.service.streams_ended().child_token()) => {}
                     () = token_ended(&connection, &served_token) => {}
                 }
             }
@@ -125,7 +126,7 @@ async fn open_for(
     }
     let asked: As =
         serde_json::from_slice(asked).map_err(|error| bad(format!("{AS_HEADER}: {error}")))?;
-    let grants = parse_grants(&served.catalogue, &asked.grants).map_err(bad)?;
+    let grants = parse_grants(&served.service.catalogue, &asked.grants).map_err(bad)?;
     let team = asked
         .team
         .as_deref()
@@ -133,7 +134,7 @@ async fn open_for(
         .transpose()
         .map_err(|error| bad(error.to_string()))?;
     let run = scope.names_run.then(|| scope.run.clone());
-    let tokens = served.hub.state().tokens.clone();
+    let tokens = served.service.hub.state().tokens.clone();
     let plain = PrincipalName::parse(&asked.name).map_err(|error| bad(error.to_string()))?;
     let principal = if tokens.by_principal(&plain).is_none() {
         plain
@@ -146,14 +147,14 @@ async fn open_for(
         NewToken { principal, kind: Kind::Agent, secret, grants, run, team, expires_at: None };
     let create = Command::Token(token::Command::Create { new, replace: false });
     let done =
-        served.hub.submit(Caller::of(operator), create, None).await.map_err(
-            |failure| match failure {
+        served.service.hub.submit(Caller::of(operator), create, None).await.map_err(|failure| {
+            match failure {
                 Failure::Refused(refusal) => (StatusCode::CONFLICT, refusal.to_string()),
                 Failure::Unavailable(why) | Failure::Unknown(why) => {
                     (StatusCode::SERVICE_UNAVAILABLE, why)
                 }
-            },
-        )?;
+            }
+        })?;
     let made = done.state.tokens.by_secret(&secret).cloned();
     made.ok_or_else(|| (StatusCode::GONE, "the token was revoked at once".into()))
 }
@@ -161,7 +162,7 @@ async fn open_for(
 /// Ends the token of a connection that is over; what its agent had in progress returns to the list.
 async fn end(served: &Served, agent: &Token) {
     let revoke = Command::Token(token::Command::Revoke { which: agent.id.to_string() });
-    if let Err(failure) = served.hub.submit(Caller::hub(), revoke, None).await {
+    if let Err(failure) = served.service.hub.submit(Caller::hub(), revoke, None).await {
         tracing::info!(token = %agent.id, %failure, "the token of an ended connection was not revoked");
     }
 }

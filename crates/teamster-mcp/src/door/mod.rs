@@ -5,7 +5,6 @@ pub mod http;
 pub mod lines;
 mod paced;
 pub mod rmcp;
-pub mod seal;
 mod sessions;
 mod strict;
 mod unfinished;

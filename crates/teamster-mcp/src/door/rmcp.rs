@@ -22,14 +22,18 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::http::Served;
-use crate::access::{Scope, shown};
+use crate::access::shown;
+use crate::answer::{Answer, Block, Fault, Resource};
 use crate::ask::{Answers, Ask, Capability, Client};
+use crate::call::Request;
 use crate::catalogue::Entry;
-use crate::dispatch::{Answer, Block, Fault, Progress, Request, Resource, Step};
+use crate::dispatch;
 use crate::errands::{self, Called};
 use crate::hub::Failure;
-use crate::observe::Trace;
+use crate::progress::{Progress, Step};
+use crate::scope::Scope;
 use crate::tools::iso;
+use crate::trace::Trace;
 
 /// Who asks, and where; the door puts it into each request after it has checked the token.
 #[derive(Debug, Clone)]
@@ -77,7 +81,7 @@ impl Adapter {
     /// Returns the token as it is now: the door let it in, but in a session's lifetime it may have ended, or been
     /// granted other things.
     fn token(&self, asked: &Asked) -> Result<Arc<Token>, ErrorData> {
-        let token = self.served.hub.state().tokens.get(asked.token.id).cloned();
+        let token = self.served.service.hub.state().tokens.get(asked.token.id).cloned();
         token.ok_or_else(|| ErrorData::invalid_request("this token has ended", None))
     }
 
@@ -90,7 +94,7 @@ impl Adapter {
         let asked = self.asked(&context.extensions)?;
         let token = self.token(&asked)?;
         let command = Command::Errand(command(errands::place(&asked.scope)));
-        match self.served.hub.submit(Caller::of(&token), command, None).await {
+        match self.served.service.hub.submit(Caller::of(&token), command, None).await {
             Ok(_) => Ok(()),
             Err(Failure::Refused(refusal)) => {
                 Err(ErrorData::invalid_params(refusal.to_string(), None))
@@ -111,15 +115,16 @@ pub(super) fn listed(served: &Served, asked: &Asked) -> ListToolsResult {
 /// Returns the tools that the caller has, in the order of the catalogue.
 fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
     // Grants can change while a token lives; what it has now counts.
-    let state = served.hub.state();
+    let state = served.service.hub.state();
     let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
-    let entries = served.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
+    let entries =
+        served.service.catalogue.entries().iter().filter(|entry| asked.scope.shows(entry.set));
     entries.filter(|entry| shown(token, entry, &asked.scope)).map(as_tool).collect()
 }
 
 /// Waits until the caller's tools are others than `before`.
 async fn changed(served: &Served, asked: &Asked, before: &[Tool]) -> Vec<Tool> {
-    let hub = served.hub.as_ref();
+    let hub = served.service.hub.as_ref();
     let watch = hub.watch(&Topic::Principal(asked.token.principal.clone()));
     watch.until(hub, |_| Some(tools(served, asked)).filter(|tools| tools != before)).await
 }
@@ -315,7 +320,7 @@ impl ServerHandler for Adapter {
 
     /// Returns the schema by which rmcp checks the headers that mirror a call's arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let entry = self.served.catalogue.find(None, name)?;
+        let entry = self.served.service.catalogue.find(None, name)?;
         Some(Tool::new(entry.name, "", entry.schema.clone()))
     }
 
@@ -327,7 +332,8 @@ impl ServerHandler for Adapter {
         let asked = self.asked(&context.extensions)?;
         let token = self.token(&asked)?;
         let (progress, mut steps) = Progress::channel();
-        let answers = Answers::read(request.input_responses.unwrap_or_default());
+        let answers =
+            Answers::read(request.input_responses.unwrap_or_default()).map_err(Fault::BadAnswers);
         let call = Request {
             name: request.name.into(),
             arguments: request.arguments.unwrap_or_default(),
@@ -339,7 +345,7 @@ impl ServerHandler for Adapter {
         };
         let state = request.request_state.as_deref();
         let mut called =
-            std::pin::pin!(errands::call(&self.served, &token, &asked.scope, call, state));
+            std::pin::pin!(dispatch::call(&self.served.service, &token, &asked.scope, call, state));
         let called = loop {
             tokio::select! {
                 biased;
@@ -358,7 +364,7 @@ impl ServerHandler for Adapter {
     ) -> Result<GetTaskResult, ErrorData> {
         let asked = self.asked(&context.extensions)?;
         let token = self.token(&asked)?;
-        let state = self.served.hub.state();
+        let state = self.served.service.hub.state();
         let place = errands::place(&asked.scope);
         let errand = state.errands.find(&token.principal, &request.task_id, &place);
         let errand =
@@ -371,7 +377,8 @@ impl ServerHandler for Adapter {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let answers = Answers::read(request.input_responses).map_err(error_of)?;
+        let answers = Answers::read(request.input_responses)
+            .map_err(|says| error_of(Fault::BadAnswers(says)))?;
         let answers = errands::texts(&answers);
         self.submit(&context, |place| errand::Command::Give {
             which: request.task_id,
@@ -417,7 +424,7 @@ impl ServerHandler for Adapter {
         let Ok(asked) = self.asked(&context.extensions) else { return };
         let (served, over, peer) = (self.served.clone(), self.over.clone(), context.peer.clone());
         let mut known = tools(&served, &asked);
-        self.served.spawn("tell a session about its tools", async move {
+        self.served.service.spawn("tell a session about its tools", async move {
             loop {
                 tokio::select! {
                     () = over.cancelled() => return,
@@ -434,12 +441,11 @@ impl ServerHandler for Adapter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Catalogue;
 
     /// What models read of every tool. Read the difference as one would, before it is accepted.
     #[test]
     fn the_whole_catalogue_as_it_is_listed() {
-        let listed: Vec<Tool> = Catalogue::new().entries().iter().map(as_tool).collect();
+        let listed: Vec<Tool> = crate::tools::catalogue().entries().iter().map(as_tool).collect();
         let listed = serde_json::to_string_pretty(&listed).unwrap();
         expect_test::expect_file!["../../tests/catalogue.json"].assert_eq(&format!("{listed}\n"));
     }

@@ -13,9 +13,10 @@ use teamster_core::{Command, Event};
 
 use super::iso;
 use crate::Set;
-use crate::access::Needs;
+use crate::answer::{Reply, ToolError};
+use crate::call::Call;
+use crate::catalogue::Needs;
 use crate::catalogue::Tool;
-use crate::dispatch::{Call, Reply, ToolError};
 
 /// As many entries as one page of a list has.
 const PAGE: usize = 100;

@@ -5,7 +5,12 @@ pub(crate) mod session;
 pub(crate) mod teams;
 pub(crate) mod yaks;
 
-use crate::catalogue::Entry;
+use crate::catalogue::{Catalogue, Entry};
+
+/// Returns the catalogue of all tools.
+pub fn catalogue() -> Catalogue {
+    Catalogue::of(all())
+}
 
 /// Returns every tool, in the order in which tools are listed.
 pub fn all() -> Vec<Entry> {

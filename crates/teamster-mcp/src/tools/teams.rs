@@ -18,9 +18,10 @@ use teamster_core::{Caller, Command, Event, State};
 
 use super::iso;
 use crate::Set;
-use crate::access::Needs;
+use crate::answer::{Reply, ToolError};
+use crate::call::Call;
+use crate::catalogue::Needs;
 use crate::catalogue::Tool;
-use crate::dispatch::{Call, Reply, ToolError};
 
 const TIMEOUT_MS_USUAL: u64 = 30_000;
 const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;

@@ -11,9 +11,10 @@ use teamster_core::{Command, Event, Timestamp};
 
 use super::whole;
 use crate::Set;
-use crate::access::Needs;
+use crate::answer::{Reply, ToolError};
+use crate::call::Call;
+use crate::catalogue::Needs;
 use crate::catalogue::Tool;
-use crate::dispatch::{Call, Reply, ToolError};
 use crate::hub::Done;
 use crate::paging::Page;
 

@@ -14,7 +14,6 @@ use rustix::fs::Access;
 use serde_json::{Value, json};
 use teamster_core::RunName;
 use teamster_mcp::access::parse_grants;
-use teamster_mcp::catalogue::Catalogue;
 
 use super::{connect_to_hub, own_team, print, say};
 use teamster_api::paths::ListTokens;
@@ -243,7 +242,8 @@ pub(super) async fn run(data: &DataFiles, mut args: ConnectArgs) -> anyhow::Resu
         // Whatever can read the program's file can use a token in it.
         args.grant.push(if args.http { "session" } else { "full" }.to_owned());
     }
-    let grants = parse_grants(&Catalogue::new(), &args.grant).map_err(|error| anyhow!(error))?;
+    let grants = parse_grants(&teamster_mcp::tools::catalogue(), &args.grant)
+        .map_err(|error| anyhow!(error))?;
     let mut client = connect_to_hub(data).await?;
     let team = own_team::find(&mut client, args.team.as_deref()).await?;
     let about = About { grants: grants.to_string(), team, args };

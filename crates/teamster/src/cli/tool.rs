@@ -7,7 +7,8 @@ use clap::builder::Styles;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value, json};
-use teamster_mcp::catalogue::{Catalogue, Entry, Set};
+use teamster_mcp::catalogue::{Catalogue, Entry};
+use teamster_mcp::set::Set;
 
 use super::{connect_to_hub, print, say};
 use teamster_api::Client;
@@ -37,7 +38,7 @@ const ALIASES: [Alias; 4] = [
 ];
 
 pub(super) async fn run(data: &DataFiles, ToolArgs { words }: ToolArgs) -> anyhow::Result<()> {
-    let catalogue = Catalogue::new();
+    let catalogue = teamster_mcp::tools::catalogue();
     let name = match words.first().map(String::as_str) {
         None | Some("--help" | "-h" | "help") => return print(&listed(&catalogue)),
         Some(name) => name,

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use expect_test::{Expect, expect};
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
-use teamster_mcp::catalogue::{Catalogue, Entry, Set};
+use teamster_mcp::catalogue::Entry;
+use teamster_mcp::set::Set;
 
 use crate::hub::{Answer, Hub, LEGACY, MODERN, Mcp};
 
@@ -166,7 +167,7 @@ async fn refused(client: &mut Mcp, tool: &str, arguments: &Value, named: &str) {
 #[tokio::test]
 async fn every_tool_accepts_what_its_schema_allows() {
     // Without this, the tests below could refuse for another reason than they think.
-    for entry in Catalogue::new().entries() {
+    for entry in teamster_mcp::tools::catalogue().entries() {
         let fixture = Fixture::new().await;
         let arguments = Value::Object(fixture.arguments(entry));
         let mut client = fixture.client().await;
@@ -203,7 +204,7 @@ async fn a_value_of_the_wrong_type_is_refused_by_the_fields_name() {
         json!({"a": 1}),
         json!(["a", 1, null]),
     ];
-    for entry in Catalogue::new().entries() {
+    for entry in teamster_mcp::tools::catalogue().entries() {
         let base = Value::Object(fixture.arguments(entry));
         for field in fields(&schema(entry), "", "") {
             for value in &values {
@@ -246,7 +247,7 @@ async fn an_array_is_no_object() {
 async fn a_missing_or_unknown_field_is_named() {
     let fixture = Fixture::new().await;
     let mut client = fixture.client().await;
-    for entry in Catalogue::new().entries() {
+    for entry in teamster_mcp::tools::catalogue().entries() {
         let base = Value::Object(fixture.arguments(entry));
         let mut objects = vec![String::new()];
         for field in fields(&schema(entry), "", "") {
@@ -277,7 +278,7 @@ async fn a_missing_or_unknown_field_is_named() {
 async fn long_and_unprintable_texts_are_refused_by_the_fields_name() {
     let fixture = Fixture::new().await;
     let mut client = fixture.client().await;
-    for entry in Catalogue::new().entries() {
+    for entry in teamster_mcp::tools::catalogue().entries() {
         // What teams tell each other may be longer than all else.
         let long = "x".repeat(if entry.set == Set::Teams { 102_401 } else { 64 * 1024 + 1 });
         let base = Value::Object(fixture.arguments(entry));

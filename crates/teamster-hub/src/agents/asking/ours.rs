@@ -6,7 +6,6 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value};
 use teamster_agents::agent::{ToolCall, ToolKind};
 use teamster_core::permission::Ours;
-use teamster_mcp::catalogue::Catalogue;
 
 /// How programs put the name of our server before a tool. A tool of ours must follow: another server may have a name that
 /// begins like ours.
@@ -99,7 +98,7 @@ fn is_spelled(text: &str) -> bool {
 
 /// Our tools by their names, with `_` for `-` as some programs write it, and what they take.
 static TOOLS: LazyLock<HashMap<String, Arc<Map<String, Value>>>> = LazyLock::new(|| {
-    let catalogue = Catalogue::new();
+    let catalogue = teamster_mcp::tools::catalogue();
     let entries = catalogue.entries().iter();
     entries.map(|entry| (entry.name.replace('-', "_"), entry.schema.clone())).collect()
 });

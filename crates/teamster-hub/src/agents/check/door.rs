@@ -16,9 +16,10 @@ use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName};
 use teamster_log::memory::{Memory, Store};
+use teamster_mcp::call::PATIENCE;
 use teamster_mcp::door::http as door;
-use teamster_mcp::door::seal::Seal;
-use teamster_mcp::{Catalogue, observe};
+use teamster_mcp::observe;
+use teamster_mcp::seal::Seal;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -86,14 +87,14 @@ impl Door {
         handle.submit(Caller::hub(), create, None).await?;
         let served = door::Served::new(door::Setup {
             hub: Arc::new(handle),
-            catalogue: Catalogue::new(),
+            catalogue: teamster_mcp::tools::catalogue(),
             secrets: door::Secrets { new: secret::new_secret, hash: secret::hash },
             spawn: Arc::new(|name, task| {
                 tasks::spawn(name, task);
             }),
             seal: Seal::new(secret::new_key()?),
             observer: Arc::new(observe::Nobody),
-            patience: door::PATIENCE,
+            patience: PATIENCE,
             paces: Arc::default(),
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;

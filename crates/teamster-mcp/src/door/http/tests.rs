@@ -1,13 +1,15 @@
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use teamster_core::token::Kind;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
 use super::*;
-use crate::door::seal::KEY_BYTES;
+use crate::call::PATIENCE;
 use crate::observe::Nobody;
+use crate::seal::KEY_BYTES;
 use crate::testing::{TestHub, hash};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ fn door(spawn: Spawn) -> Router {
     hub.token_of(Kind::Operator, "olga", &["full"]);
     let served = Served::new(Setup {
         hub: Arc::new(hub),
-        catalogue: Catalogue::new(),
+        catalogue: crate::tools::catalogue(),
         secrets: Secrets { new: String::new, hash },
         spawn,
         seal: Seal::new([7; KEY_BYTES]),

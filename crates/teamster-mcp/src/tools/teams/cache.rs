@@ -9,7 +9,8 @@ use teamster_core::ids::TellId;
 use teamster_core::{State, Timestamp};
 
 use super::{iso, progress_word};
-use crate::dispatch::{Call, ToolError};
+use crate::answer::ToolError;
+use crate::call::Call;
 use crate::hub::Asked;
 
 /// As many entries as one page has.

@@ -20,8 +20,9 @@ use teamster_hub::telemetry::{Sources, Telemetry};
 use teamster_hub::{secret, settings, tasks};
 use teamster_log::memory::Memory;
 use teamster_mcp::Catalogue;
-use teamster_mcp::door::http::{PATIENCE, Secrets, Served, Setup, router};
-use teamster_mcp::door::seal::{KEY_BYTES, Seal};
+use teamster_mcp::call::PATIENCE;
+use teamster_mcp::door::http::{Secrets, Served, Setup, router};
+use teamster_mcp::seal::{KEY_BYTES, Seal};
 use tokio::sync::watch;
 
 use super::mutate::Mutator;
@@ -59,7 +60,7 @@ pub(super) type Routes = fn(Arc<Served>, Router, u16) -> Router;
 
 impl Door {
     pub(super) fn new() -> Self {
-        Self::with(Catalogue::new(), PATIENCE, router)
+        Self::with(teamster_mcp::tools::catalogue(), PATIENCE, router)
     }
 
     pub(super) fn with(catalogue: Catalogue, patience: Duration, routes: Routes) -> Self {

@@ -9,10 +9,11 @@ use teamster_core::token::{self, Kind, NewToken, SecretHash, Token};
 use teamster_core::{Caller, Command, PrincipalName, RunName, role};
 use teamster_hub::secret;
 use teamster_log::memory::{Faults, Store};
-use teamster_mcp::Catalogue;
-use teamster_mcp::access::Scope;
-use teamster_mcp::dispatch::{Answer, Outcome, Request, dispatch};
+use teamster_mcp::answer::{Answer, Outcome};
+use teamster_mcp::call::Request;
+use teamster_mcp::dispatch::dispatch;
 use teamster_mcp::observe::Nobody;
+use teamster_mcp::scope::Scope;
 use tokio::runtime::Runtime;
 
 use super::mutate::Mutator;
@@ -167,7 +168,7 @@ impl World {
     }
 
     fn call(&self, name: &str, arguments: Map<String, Value>, key: Option<&str>) -> Answer {
-        let catalogue = Catalogue::new();
+        let catalogue = teamster_mcp::tools::catalogue();
         let key = key.map(str::to_owned);
         let request = Request { name: name.into(), arguments, key, ..Request::default() };
         let scope = Scope::all();
@@ -192,7 +193,7 @@ impl World {
 fn tool_arguments() {
     let world = World::new(SecretHash([1; 32]));
     let good = good_calls();
-    for entry in Catalogue::new().entries() {
+    for entry in teamster_mcp::tools::catalogue().entries() {
         assert!(good.iter().any(|(name, _)| *name == entry.name), "{} has no example", entry.name);
     }
     let (mut n_done, mut n_refused) = (0, 0);

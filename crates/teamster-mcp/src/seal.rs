@@ -8,9 +8,10 @@ use std::time::Duration;
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde_json::{Map, Value, json};
 
-use crate::access::Scope;
+use crate::answer::Fault;
+use crate::arguments::in_order;
 use crate::ask::Answers;
-use crate::dispatch::{Fault, in_order};
+use crate::scope::Scope;
 
 /// How long a person may take to answer before the call has to be made anew.
 const OPENS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -69,7 +70,7 @@ impl Seal {
         let mut carried: Value = serde_json::from_slice(&bytes).map_err(|_| refused())?;
         let Value::Object(answers) = carried["answers"].take() else { return Err(refused()) };
         let key = carried["key"].as_str().map(str::to_owned);
-        Ok(Carried { answers: Answers::read(answers)?, key })
+        Ok(Carried { answers: Answers::read(answers).map_err(Fault::BadAnswers)?, key })
     }
 }
 
