@@ -24,7 +24,7 @@ use teamster_core::role::Role;
 use teamster_core::spending::Used;
 use teamster_core::team::Team;
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, State, Timestamp, drive};
+use teamster_core::{Command, State, Timestamp, drive};
 use teamster_log::TranscriptName;
 use teamster_mcp::Hub as _;
 use teamster_mcp::hub::Waits;
@@ -39,7 +39,7 @@ use super::guard::{Guard, Verdict};
 use super::last_words::LastWords;
 use super::launching::{self, HANDSHAKE_PATIENCE, Launched, is_handed_over};
 use super::spending::Spending;
-use super::{Shared, model, outcome, retention, until};
+use super::{Recorded, Shared, model, outcome, retention, until};
 use crate::fence::{Author, Prompt};
 use crate::plain::cleaned;
 use crate::secret;
@@ -753,12 +753,13 @@ impl Talk<'_> {
     async fn begin_turn(&mut self, resumed: bool) -> Option<Came> {
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let begin = Command::Agent(agent::Command::BeginTurn { id, incarnation });
-        if let Err(failure) = self.shared.hub.submit(Caller::hub(), begin, None).await {
-            return Some(Came::To(self.outcome(
-                Ending::Aborted,
-                Status::Failed,
-                &failure.to_string(),
-            )));
+        match self.shared.record(begin).await {
+            Recorded::Yes => {}
+            Recorded::Refused(refusal) => {
+                let says = refusal.to_string();
+                return Some(Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)));
+            }
+            Recorded::Stopped => return Some(Came::Stopped),
         }
         self.spending.begin();
         self.guard.begin_turn();

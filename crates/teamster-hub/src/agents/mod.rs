@@ -42,10 +42,11 @@ use teamster_core::drive::WantedAgents;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, State, Timestamp};
+use teamster_core::{Caller, Command, Refusal, State, Timestamp};
 use teamster_log::Log;
 use teamster_mcp::Hub as _;
 use teamster_mcp::access::parse_grants;
+use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::hub::Failure;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -111,6 +112,14 @@ struct Shared {
     told: Mutex<BTreeMap<AgentId, u64>>,
     /// Ends what agents do when the hub ends.
     stop: CancellationToken,
+}
+
+/// What became of a command of the runner.
+enum Recorded {
+    Yes,
+    Refused(Refusal),
+    /// The hub ends, and the log cannot be written.
+    Stopped,
 }
 
 pub struct Runner {
@@ -345,15 +354,21 @@ impl Shared {
     }
 
     async fn tell_hub(&self, command: Command) {
+        self.record(command).await;
+    }
+
+    /// Records something that may be refused; tries until the log can be written.
+    async fn record(&self, command: Command) -> Recorded {
         loop {
             match self.hub.submit(Caller::hub(), command.clone(), None).await {
-                Ok(_) | Err(Failure::Refused(_)) => return,
+                Ok(_) => return Recorded::Yes,
+                Err(Failure::Refused(refusal)) => return Recorded::Refused(refusal),
                 Err(Failure::Unavailable(why) | Failure::Unknown(why)) => {
                     tracing::warn!(why, "what became of an agent could not be recorded");
                     tokio::select! {
                         biased;
                         () = tokio::time::sleep(TRY_AGAIN_AFTER) => {}
-                        () = self.stop.cancelled() => return,
+                        () = self.stop.cancelled() => return Recorded::Stopped,
                     }
                 }
             }
@@ -431,7 +446,8 @@ pub(crate) fn worker(configured: &Configured, wanted: &WantedAgents) -> Result<r
     if let Some(model) = &wanted.model {
         role.model = Some(model.clone());
     }
-    let mut behaviour = convert(&role, &configuration, configured.search_path())?;
+    let catalogue = teamster_mcp::tools::catalogue();
+    let mut behaviour = convert(&role, &configuration, configured.search_path(), &catalogue)?;
     // What they are to do is in the run's own prompt, unless the person wants a role.
     if wanted.role.is_none() {
         behaviour.name =
@@ -440,7 +456,7 @@ pub(crate) fn worker(configured: &Configured, wanted: &WantedAgents) -> Result<r
     }
     behaviour.directory = None;
     let grants = ["session".to_owned()];
-    behaviour.grants = parse_grants(&teamster_mcp::tools::catalogue(), &grants)?;
+    behaviour.grants = parse_grants(&catalogue, &grants)?;
     Ok(behaviour)
 }
 
@@ -473,8 +489,8 @@ fn convert(
     role: &crate::roles::Role,
     configuration: &Configuration,
     search_path: &[PathBuf],
+    catalogue: &Catalogue,
 ) -> Result<role::Role, String> {
-    let catalogue = teamster_mcp::tools::catalogue();
     let programs = &configuration.settings.programs;
     let wanted = role.program.as_ref().or(configuration.settings.program.as_ref());
     // One that is not installed keeps its name; whoever drafts it is told. On another machine it may be there.
@@ -500,7 +516,7 @@ fn convert(
         category: role.category.as_str().into(),
         program: program.into(),
         model: role.model.as_deref().map(Into::into),
-        grants: parse_grants(&catalogue, &role.grants())?,
+        grants: parse_grants(catalogue, &role.grants())?,
         limits: role::Limits {
             depth: limits.depth.get(),
             children: limits.children.get(),
@@ -536,8 +552,9 @@ fn roles(
     search_path: &[PathBuf],
     unusable: &mut Vec<String>,
 ) -> Vec<role::Role> {
+    let catalogue = teamster_mcp::tools::catalogue();
     let usable = configuration.roles.iter().filter_map(|role| {
-        convert(role, configuration, search_path)
+        convert(role, configuration, search_path, &catalogue)
             .map_err(|error| unusable.push(format!("roles.{} is not usable: {error}", role.name)))
             .ok()
     });

@@ -162,7 +162,8 @@ fn team(
     if let Some(permissions) = &fields.permissions {
         role.permissions = permissions.clone();
     }
-    let mut behaviour = super::convert(&role, configuration, search_path)?;
+    let catalogue = teamster_mcp::tools::catalogue();
+    let mut behaviour = super::convert(&role, configuration, search_path, &catalogue)?;
     behaviour.name = RoleName::of_team(&name);
     behaviour.directory = None;
     if fields.role.is_none() {
@@ -173,7 +174,7 @@ fn team(
         Some(tools) => tools.iter().map(ToString::to_string).collect(),
         None => DEFAULT_GRANTS.iter().map(|word| (*word).to_owned()).collect(),
     };
-    behaviour.grants = parse_grants(&teamster_mcp::tools::catalogue(), &grants)?;
+    behaviour.grants = parse_grants(&catalogue, &grants)?;
     if fields.worktrees && fields.remote.is_some() {
         return Err("worktrees are made on this machine only; leave them out, or remote".to_owned());
     }

@@ -2,12 +2,12 @@
 //! if all were done: their agent is prompted once more, so that it continues or says why it stops.
 
 use teamster_agents::agent::{Event, PermissionId, TurnEnd};
+use teamster_core::Command;
 use teamster_core::agent::{self, Ending, Status};
 use teamster_core::conversation::How;
-use teamster_core::{Caller, Command};
 use tokio::time::Instant;
 
-use super::{Came, Talk};
+use super::{Came, Recorded, Talk};
 use crate::fence::{Author, Prompt};
 
 /// Maximum prompts after denials in one turn. A program that ends its turn at each of them would take turns for ever.
@@ -110,8 +110,12 @@ impl Talk<'_> {
         self.spend().await;
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let begin = Command::Agent(agent::Command::BeginTurn { id, incarnation });
-        if let Err(refusal) = self.shared.hub.submit(Caller::hub(), begin, None).await {
-            return Some(self.failed_after_denial(end, format!("{failed}; {refusal}")).await);
+        match self.shared.record(begin).await {
+            Recorded::Yes => {}
+            Recorded::Refused(refusal) => {
+                return Some(self.failed_after_denial(end, format!("{failed}; {refusal}")).await);
+            }
+            Recorded::Stopped => return Some(Some(Came::Stopped)),
         }
         self.spending.begin();
         self.last_words.clear();
