@@ -12,6 +12,7 @@
 
 mod agents;
 mod conversations;
+mod runner;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -475,7 +475,7 @@ impl Team {
 
 /// What the log says of agents and tokens, counted in another way than the core does.
 #[derive(Debug, Default)]
-struct Model {
+pub(super) struct Model {
     agents: BTreeMap<AgentId, Known>,
     tokens: BTreeSet<TokenId>,
 }
@@ -628,8 +628,8 @@ impl Model {
                 known.is_killed = true;
                 Ok(())
             }
-            agent::Event::Interrupted { .. } => {
-                known.n_interruptions += 1;
+            agent::Event::Interrupted { blameless, .. } => {
+                known.n_interruptions += u32::from(!blameless);
                 known.queued_at = Some(record.at);
                 if known.n_interruptions > INTERRUPTIONS_MAX {
                     return Err(format!("{id} was started again too often"));
