@@ -285,38 +285,6 @@ impl Client {
         Err(refusal(status, &answer).into())
     }
 
-    /// Sends a request and returns the JSON it was answered with; a refusal is an error.
-    async fn untyped(
-        &mut self,
-        method: http::Method,
-        path: &str,
-        body: Bytes,
-    ) -> anyhow::Result<Value> {
-        let (status, answer) = self.exchange(method, path, &[], body).await?;
-        if status.is_success() { read(&answer) } else { Err(refusal(status, &answer).into()) }
-    }
-
-    pub async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
-        self.untyped(http::Method::GET, path, Bytes::new()).await
-    }
-
-    pub async fn post(&mut self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.untyped(http::Method::POST, path, Bytes::from(body.to_string())).await
-    }
-
-    /// Reads what can be read as often as one likes, from the next hub if this one goes away. `lost` is told of that.
-    pub async fn get_patiently(&mut self, path: &str, lost: impl Fn()) -> anyhow::Result<Value> {
-        loop {
-            match self.get(path).await {
-                Err(error) if error.is::<Lost>() => {
-                    lost();
-                    self.connect_again().await;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
     async fn exchange(
         &mut self,
         method: http::Method,
@@ -443,3 +411,6 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~'
 pub fn in_path(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
+
+#[cfg(test)]
+mod tests;

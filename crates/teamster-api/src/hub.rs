@@ -67,9 +67,9 @@ pub struct TeamCounts {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct YakCounts {
-    pub hairy: usize,
-    pub shaving: usize,
-    pub shorn: usize,
+    pub hairy: u32,
+    pub shaving: u32,
+    pub shorn: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -36,14 +36,23 @@ pub trait Paged: Clone {
     fn set_cursor(&mut self, cursor: String);
 }
 
-macro_rules! paged {
-    ($($query:ty),*) => {$(
-        impl Paged for $query {
-            fn set_cursor(&mut self, cursor: String) {
-                self.cursor = Some(cursor);
-            }
-        }
-    )*};
+impl Paged for ListQuery {
+    fn set_cursor(&mut self, cursor: String) {
+        self.cursor = Some(cursor);
+    }
 }
 
-paged!(ListQuery, crate::questions::ListQuestions, crate::teams::ListTeams);
+// Only the first page is waited for.
+impl Paged for crate::questions::ListQuestions {
+    fn set_cursor(&mut self, cursor: String) {
+        self.cursor = Some(cursor);
+        self.wait_ms = 0;
+    }
+}
+
+impl Paged for crate::teams::ListTeams {
+    fn set_cursor(&mut self, cursor: String) {
+        self.cursor = Some(cursor);
+        self.wait_ms = 0;
+    }
+}

@@ -1,5 +1,7 @@
 //! Runs: specs that agents complete in iterations.
 
+use std::ops::Deref;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,11 +54,11 @@ words! {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ItemCounts {
-    pub remaining: usize,
-    pub in_progress: usize,
-    pub completed: usize,
-    pub blocked: usize,
-    pub cancelled: usize,
+    pub remaining: u32,
+    pub in_progress: u32,
+    pub completed: u32,
+    pub blocked: u32,
+    pub cancelled: u32,
 }
 
 /// A run in a line. What only a run has that the hub works on is nothing for others.
@@ -117,6 +119,14 @@ pub struct ListedRun {
     pub ended_at: Option<Millis>,
 }
 
+impl Deref for ListedRun {
+    type Target = RunLine;
+
+    fn deref(&self) -> &RunLine {
+        &self.line
+    }
+}
+
 /// A run with its items, notes and iterations: the most urgent 500 items, the newest 100 notes and iterations.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -136,6 +146,14 @@ pub struct Run {
     pub warnings: Option<Vec<Warning>>,
     /// The number of the last event that this includes the effect of.
     pub seq: u64,
+}
+
+impl Deref for Run {
+    type Target = RunLine;
+
+    fn deref(&self) -> &RunLine {
+        &self.line
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

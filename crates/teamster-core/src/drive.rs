@@ -262,21 +262,21 @@ pub enum Refusal {
     #[error("this run is being worked off already; watch it, or stop it first")]
     UnderWay,
     #[error(
-        "there is such a run already, of {0}; go on with it with --resume, or give this one another name with --name"
+        "there is such a run already, of {0}; go on with it with `resume`, or give this one another name with `name`"
     )]
     Exists(Arc<str>),
     #[error(
-        "run {0} is working in this directory, and both would commit the same files; stop it first, or give one of them \
-         --no-commit"
+        "run {0} is working in this directory, and both would commit the same files; stop it first, or let one of them not \
+         commit (`commits`)"
     )]
     SamePlace(RunName),
     #[error(
-        "the run `default` is the list that all drafted agents share; give this run another name with --name"
+        "the run `default` is the list that all drafted agents share; give this run another name with `name`"
     )]
     Shared,
     #[error("there is no such run to go on with")]
     Nothing,
-    #[error("its budget is spent; give it more with --budget")]
+    #[error("its budget is spent; give it more with `microdollars`")]
     BudgetSpent,
     #[error(
         "several workers need a git repository with a commit, and commits: each works in a worktree of its own"
@@ -292,7 +292,7 @@ pub enum Refusal {
     #[error("the template, the check or what else is told is too long")]
     TooLong,
     #[error(
-        "no shell reads the check, so {0:?} means nothing in it; let one: --check \"sh -c '…'\""
+        "no shell reads the check, so {0:?} means nothing in it; let one: `check` \"sh -c '…'\""
     )]
     ShellWord(Arc<str>),
     #[error(
@@ -302,7 +302,7 @@ pub enum Refusal {
     #[error("the number of workers is 1 to {WORKERS_MAX}")]
     Workers,
     #[error(
-        "no program is installed that could work on it; name one with --program (`teamster program list` shows which there are)"
+        "no program is installed that could work on it; name one with `program` (`teamster program list` shows which there are)"
     )]
     NoProgram,
     #[error("{MESSAGES_MAX} messages wait for the next iteration, which is the limit")]

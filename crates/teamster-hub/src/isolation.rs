@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
 use teamster_agents::isolation::{Failure, Isolation};
 use teamster_core::agent;
 use tokio::sync::watch;
@@ -86,14 +85,6 @@ impl Found {
         warnings.extend(self.lacks_memory_limit.then(|| NO_MEMORY_LIMIT.to_owned()));
         warnings
     }
-
-    /// Returns it for other programs.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "isolation": self.isolation.name(), "failure": self.failure.as_ref().map(ToString::to_string),
-            "required": self.is_required, "warnings": self.warnings(),
-        })
-    }
 }
 
 /// What is said of a hub that runs as root.
@@ -110,15 +101,6 @@ pub(crate) fn recorded(isolation: Isolation) -> agent::Isolation {
         Isolation::Namespaces => agent::Isolation::Namespaces,
         Isolation::Subreaper => agent::Isolation::Subreaper,
         Isolation::Group => agent::Isolation::Group,
-    }
-}
-
-/// Shows how an agent is isolated, in a word or two.
-pub fn shown(isolation: &Value) -> String {
-    match isolation.as_str() {
-        None => String::new(),
-        Some("namespaces") => "namespaces".to_owned(),
-        Some(weaker) => format!("{weaker} (advisory)"),
     }
 }
 

@@ -13,7 +13,8 @@ mod traces;
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use teamster_api::agents::{AgentCalls, AgentToolCalls};
+use teamster_api::hub::{self, Calls, Failures, RoleCalls, ToolCalls};
 use teamster_core::agent::AgentId;
 use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::observe::{How, Observed, Observer};
@@ -84,36 +85,30 @@ impl Telemetry {
     }
 
     /// Returns what `status` tells of calls: of every tool and role that had any.
-    pub fn calls(&self) -> Value {
-        let tools = self.tools().filter(|(_, tally)| tally.calls() > 0).map(|(tool, tally)| {
-            let mut shown = shown(&tally);
-            shown["set"] = tool.set.into();
-            shown["tool"] = tool.name.into();
-            shown
+    pub fn calls(&self) -> Calls {
+        let tools = self.tools().filter(|(_, tally)| tally.calls() > 0);
+        let tools = tools.map(|(tool, tally)| ToolCalls {
+            tally: shown(&tally),
+            set: tool.set.to_owned(),
+            tool: tool.name.to_owned(),
         });
         let roles = self.roles().into_iter().filter(|(_, tally)| tally.calls() > 0);
-        let roles = roles.map(|(role, tally)| {
-            let mut shown = shown(&tally);
-            shown["role"] = role.into();
-            shown
-        });
-        json!({"tools": tools.collect::<Vec<_>>(), "roles": roles.collect::<Vec<_>>()})
+        let roles = roles.map(|(role, tally)| RoleCalls { tally: shown(&tally), role });
+        Calls { tools: tools.collect(), roles: roles.collect() }
     }
 
     /// Returns what `agent show` tells of an agent's calls, or nothing if it made none since the hub started.
-    pub fn calls_of(&self, agent: &AgentId) -> Value {
-        let Some(counts) = self.callers.agent(agent) else { return Value::Null };
-        let mut all = shown(&counts.tally());
+    pub fn calls_of(&self, agent: &AgentId) -> Option<AgentCalls> {
+        let counts = self.callers.agent(agent)?;
         let tools = self.tools.iter().zip(counts.by_tool());
         let tools = tools.filter(|(_, by_how)| by_how.iter().sum::<u64>() > 0);
-        all["tools"] = tools
-            .map(|(tool, by_how)| {
-                let mut shown = json!({"set": tool.set, "tool": tool.name, "calls": by_how.iter().sum::<u64>()});
-                failures(&mut shown, |how| by_how[counts::place(how)]);
-                shown
-            })
-            .collect();
-        all
+        let tools = tools.map(|(tool, by_how)| AgentToolCalls {
+            set: tool.set.to_owned(),
+            tool: tool.name.to_owned(),
+            calls: by_how.iter().sum(),
+            failures: failures(|how| by_how[counts::place(how)]),
+        });
+        Some(AgentCalls { tally: shown(&counts.tally()), tools: tools.collect() })
     }
 
     /// Returns the page that Prometheus reads.
@@ -129,16 +124,21 @@ impl Telemetry {
     }
 }
 
-fn shown(tally: &Tally) -> Value {
+fn shown(tally: &Tally) -> hub::Tally {
     let ms = |share| tally.quantile(share).map(|took| (took.as_secs_f64() * 1e6).round() / 1e3);
-    let mut shown = json!({"calls": tally.calls(), "p50_ms": ms(0.5), "p99_ms": ms(0.99)});
-    failures(&mut shown, |how| tally.ended(how));
-    shown
+    hub::Tally {
+        calls: tally.calls(),
+        p50_ms: ms(0.5),
+        p99_ms: ms(0.99),
+        failures: failures(|how| tally.ended(how)),
+    }
 }
 
-fn failures(shown: &mut Value, ended: impl Fn(How) -> u64) {
-    for how in [How::Refused, How::Failed, How::Abandoned] {
-        shown[how.as_str()] = ended(how).into();
+fn failures(ended: impl Fn(How) -> u64) -> Failures {
+    Failures {
+        refused: ended(How::Refused),
+        failed: ended(How::Failed),
+        abandoned: ended(How::Abandoned),
     }
 }
 

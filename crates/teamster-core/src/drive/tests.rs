@@ -271,7 +271,7 @@ fn it_is_over_when_going_on_makes_no_sense() {
     // And it goes on where it was, with new terms.
     let again = begin(request(1));
     let refused = world.drive("eve", again).unwrap_err().to_string();
-    assert!(refused.contains("--resume"), "{refused}");
+    assert!(refused.contains("`resume`"), "{refused}");
     world.drive("eve", resume(request(1))).unwrap();
     world.work(0, "TAS-2");
     assert_eq!(world.run().iterations.current(), 3);

@@ -1,43 +1,34 @@
 //! The configuration for people's programs: having it read again, and what came of that.
 
-use axum::extract::State;
-use axum::extract::rejection::QueryRejection;
-use axum::routing::get;
-use axum::{Json, Router};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use teamster_core::hub::Reading;
+use axum::Router;
+use teamster_api::configuration::{Reading, Readings};
+use teamster_api::paths::{ReadConfiguration, ShowReadings};
 
-use super::{Answer, Api, Query};
+use super::serving::{Answered, Asked, Serve as _, failed};
+use super::{Api, shapes};
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/api/configuration", get(show).post(read_again))
+    Router::new().serve::<ShowReadings, _, _>(show).serve::<ReadConfiguration, _, _>(read_again)
 }
 
-/// Says how often there was something to say.
-async fn show(State(api): State<Api>) -> Json<Value> {
-    Json(json!({"readings": api.configured.told().await.0}))
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReadQuery {
-    /// How many readings the caller knows of. The hub may have noticed by itself what changed since then.
-    after: Option<u64>,
+async fn show(Asked { by, .. }: Asked<ShowReadings>) -> Answered<ShowReadings> {
+    Ok(Readings { readings: by.api.configured.told().await.0 })
 }
 
 async fn read_again(
-    State(api): State<Api>,
-    asked: Result<Query<ReadQuery>, QueryRejection>,
-) -> Answer {
-    let Query(ReadQuery { after }) = asked?;
-    let now = api.configured.read_again().await?;
-    let (readings, last) = api.configured.told().await;
-    let noticed = last.filter(|_| now.n_changes == 0 && after.is_some_and(|n| n < readings));
-    let Reading { is_used, changes, n_changes, problems, n_problems } =
-        noticed.as_ref().unwrap_or(&now);
-    Ok(Json(json!({
-        "says": noticed.as_ref().unwrap_or(&now).to_string(), "used": is_used, "changes": changes,
-        "n_changes": n_changes, "problems": problems, "n_problems": n_problems,
-    })))
+    Asked { by, query, .. }: Asked<ReadConfiguration>,
+) -> Answered<ReadConfiguration> {
+    let now = by.api.configured.read_again().await.map_err(failed)?;
+    let (readings, last) = by.api.configured.told().await;
+    let is_missed = |n: u64| n < readings;
+    let noticed = last.filter(|_| now.n_changes == 0 && query.after.is_some_and(is_missed));
+    let reading = noticed.as_ref().unwrap_or(&now);
+    Ok(Reading {
+        says: reading.to_string(),
+        used: reading.is_used,
+        changes: shapes::texts(&reading.changes),
+        n_changes: reading.n_changes,
+        problems: shapes::texts(&reading.problems),
+        n_problems: reading.n_problems,
+    })
 }

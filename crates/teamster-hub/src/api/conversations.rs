@@ -1,18 +1,15 @@
 //! Conversations for people's programs: who talks to whom, and what became of what was told.
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::routing::get;
-use axum::{Json, Router};
-use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::Router;
+use teamster_api::paths::{FindConversation, ShowConversation};
+use teamster_api::{ApiError, Code, conversations};
 use teamster_core::conversation::{Conversation, How, Partner, Progress, Tell};
 use teamster_core::ids::ConversationId;
 use teamster_core::{PrincipalName, State as Everything, TeamName};
 
-use super::tells::progress_word;
-use super::{Answer, Api, InPath, Problem};
+use super::serving::{Answered, Asked, Serve as _};
+use super::tells::status;
+use super::{Api, shapes};
 
 /// As many conversations as are named to somebody who looks for another.
 const CONVERSATIONS_SAID: usize = 10;
@@ -20,19 +17,12 @@ const CONVERSATIONS_SAID: usize = 10;
 const MESSAGE_CHARS_MAX: usize = 4_000;
 
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/api/conversations", get(find)).route("/api/conversations/{id}", get(show))
+    Router::new().serve::<FindConversation, _, _>(find).serve::<ShowConversation, _, _>(show)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Pair {
-    from: String,
-    to: String,
-}
-
-async fn find(State(api): State<Api>, asked: Result<Query<Pair>, QueryRejection>) -> Answer {
-    let Query(Pair { from, to }) = asked?;
-    let state = api.hub.state();
+async fn find(Asked { by, query, .. }: Asked<FindConversation>) -> Answered<FindConversation> {
+    let conversations::FindConversation { from, to } = query;
+    let state = by.api.hub.state();
     // A team and a person may have the same name.
     let partners = [
         TeamName::parse(&from).ok().map(Partner::Team),
@@ -43,8 +33,8 @@ async fn find(State(api): State<Api>, asked: Result<Query<Pair>, QueryRejection>
         known.find_map(|from| state.conversations.of_pair(from, &to))
     });
     match found {
-        Some(conversation) => Ok(Json(shown(&state, conversation))),
-        None => Err(Problem(StatusCode::NOT_FOUND, no_talk(&state, &from, &to))),
+        Some(conversation) => Ok(shown(&state, conversation)),
+        None => Err(ApiError::new(Code::NotFound, no_talk(&state, &from, &to))),
     }
 }
 
@@ -80,18 +70,19 @@ fn no_talk(state: &Everything, from: &str, to: &str) -> String {
     }
 }
 
-async fn show(State(api): State<Api>, id: InPath) -> Answer {
-    let Path(which) = id?;
-    let state = api.hub.state();
+async fn show(
+    Asked { by, param: which, .. }: Asked<ShowConversation>,
+) -> Answered<ShowConversation> {
+    let state = by.api.hub.state();
     let found = ConversationId::parse(&which).and_then(|id| state.conversations.get(id));
     match found {
-        Some(conversation) => Ok(Json(shown(&state, conversation))),
+        Some(conversation) => Ok(shown(&state, conversation)),
         None => {
             let which = short(&which);
             let message = format!(
                 "there is no conversation {which:?}; `teamster teams` shows those there are, and two names find one"
             );
-            Err(Problem(StatusCode::NOT_FOUND, message))
+            Err(ApiError::new(Code::NotFound, message))
         }
     }
 }
@@ -100,30 +91,38 @@ fn short(name: &str) -> String {
     name.chars().take(80).collect()
 }
 
-fn shown(state: &Everything, conversation: &Conversation) -> Value {
+fn shown(state: &Everything, conversation: &Conversation) -> conversations::Conversation {
     let agent = state.agents.get(conversation.agent.as_str());
     let behaviour = agent.and_then(|agent| state.behaviour(agent));
+    let team = state.teams.get(conversation.to.as_str());
     let tells = conversation.tells.iter().filter_map(|id| state.conversations.tell(*id));
-    json!({
-        "id": conversation.id.to_string(), "from": conversation.from.as_str(), "to": conversation.to.as_str(),
-        "agent": conversation.agent.as_str(), "program": behaviour.map(|behaviour| &*behaviour.program),
-        "session": agent.map(|agent| &agent.session), "directory": agent.map(|agent| &agent.draft.directory),
-        "remote": state.teams.get(conversation.to.as_str()).and_then(|team| team.remote.as_deref()),
-        "tells": tells.map(|tell| told(tell)).collect::<Vec<_>>(),
-    })
+    conversations::Conversation {
+        id: conversation.id.to_string(),
+        from: conversation.from.to_string(),
+        to: conversation.to.to_string(),
+        agent: conversation.agent.to_string(),
+        program: behaviour.map(|behaviour| behaviour.program.to_string()),
+        session: agent.and_then(|agent| shapes::text(agent.session.as_ref())),
+        directory: agent.map(|agent| agent.draft.directory.to_string()),
+        remote: team.and_then(|team| shapes::text(team.remote.as_ref())),
+        tells: tells.map(|tell| told(tell)).collect(),
+    }
 }
 
-fn told(tell: &Tell) -> Value {
-    let status = progress_word(&tell.progress);
+fn told(tell: &Tell) -> conversations::Message {
     let reason = match &tell.progress {
-        Progress::Settled { how: How::Terminated { why }, .. } => Some(why),
+        Progress::Settled { how: How::Terminated { why }, .. } => Some(why.to_string()),
         Progress::Settled { .. } | Progress::Queued | Progress::Active { .. } => None,
     };
     let begun = tell.records.after.is_some();
-    let message =
-        (!begun).then(|| tell.message.chars().take(MESSAGE_CHARS_MAX).collect::<String>());
-    json!({
-        "id": tell.id.to_string(), "at": tell.at, "by": tell.by, "status": status, "reason": reason, "begun": begun,
-        "message": message,
-    })
+    let message = || tell.message.chars().take(MESSAGE_CHARS_MAX).collect();
+    conversations::Message {
+        id: tell.id.to_string(),
+        at: tell.at.0,
+        by: tell.by.to_string(),
+        status: status(&tell.progress),
+        reason,
+        begun,
+        message: (!begun).then(message),
+    }
 }

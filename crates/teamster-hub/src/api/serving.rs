@@ -52,13 +52,18 @@ impl Operator {
     }
 }
 
-fn failed(failure: Failure) -> ApiError {
+pub(super) fn failed(failure: Failure) -> ApiError {
     let code = match failure {
         Failure::Refused(_) => Code::Refused,
         Failure::Unavailable(_) => Code::Unavailable,
         Failure::Unknown(_) => Code::UnknownOutcome,
     };
     ApiError::new(code, failure.to_string())
+}
+
+/// Reports a fault of the hub or its disk.
+pub(super) fn internal(error: impl ToString) -> ApiError {
+    ApiError::new(Code::Internal, error.to_string())
 }
 
 /// Says that a value cannot be.

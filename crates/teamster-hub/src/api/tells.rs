@@ -3,126 +3,87 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
+use axum::Router;
 use futures_util::future::select;
-use http::StatusCode;
-use serde::Deserialize;
-use serde_json::json;
+use teamster_api::paths::{CancelTell, ShowTell, TellTeam};
+use teamster_api::tells::{self, CancelledTell, Told};
+use teamster_api::{ApiError, Code};
 use teamster_core::conversation::{self, How, NewTell, Progress, Tell};
 use teamster_core::ids::{ConversationId, TellId};
-use teamster_core::token::Token;
 use teamster_core::topic::Topic;
-use teamster_core::{Command, Event, State as Everything};
+use teamster_core::{Command, Event, State};
 use teamster_mcp::Hub as _;
 
+use super::Api;
+use super::serving::{Answered, Asked, Serve as _, internal};
 use super::stands::stands;
 use super::waiting::wait_for;
-use super::{Answer, Api, Given, InPath, Problem, submit};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
-        .route("/api/tells", post(tell))
-        .route("/api/tells/{id}", get(show))
-        .route("/api/tells/{id}/cancel", post(cancel))
+        .serve::<TellTeam, _, _>(tell)
+        .serve::<ShowTell, _, _>(show)
+        .serve::<CancelTell, _, _>(cancel)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ShowQuery {
-    /// How long to wait if it is not settled.
-    #[serde(default)]
-    wait_ms: u64,
-    /// How the caller knows that it stands; as long as it does, there is nothing to say.
-    stands: Option<String>,
-}
-
-fn unknown(which: &str) -> Problem {
+fn unknown(which: &str) -> ApiError {
     let which: String = which.chars().take(80).collect();
     let says = format!(
         "there is no message {which:?} at hand; `teamster transcript` has those of long ago"
     );
-    Problem(StatusCode::NOT_FOUND, says)
+    ApiError::new(Code::NotFound, says)
 }
 
-fn find(api: &Api, which: &str) -> Result<(TellId, ConversationId), Problem> {
+fn find(api: &Api, which: &str) -> Result<(TellId, ConversationId), ApiError> {
     let id = TellId::parse(which).ok_or_else(|| unknown(which))?;
     let state = api.hub.state();
     let tell = state.conversations.tell(id).ok_or_else(|| unknown(which))?;
     Ok((id, tell.conversation))
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewMessage {
-    to: String,
-    from: Option<String>,
-    message: String,
-    /// Whether the answer is waited for; else it is unread until somebody reads it.
-    wait: bool,
-}
-
 /// Tells a team something; its answer is asked for by the id.
-async fn tell(
-    State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
-    asked: Given<NewMessage>,
-) -> Answer {
-    let Json(NewMessage { to, from, message, wait }) = asked?;
+async fn tell(Asked { by, body, .. }: Asked<TellTeam>) -> Answered<TellTeam> {
+    let tells::NewTell { to, from, message, wait } = body;
     let new = NewTell { to, from, message, is_awaited: wait };
-    let command = Command::Conversation(conversation::Command::Tell(new));
-    let done = submit(&api, &token, command).await?;
+    let done = by.submit(Command::Conversation(conversation::Command::Tell(new))).await?;
     let told = done.events.iter().find_map(|event| match event {
         Event::Conversation(
             conversation::Event::Told { id, conversation, .. }
             | conversation::Event::Joined { id, conversation, .. },
-        ) => Some(json!({"tellId": id.to_string(), "sessionId": conversation.to_string()})),
+        ) => Some(Told { tell_id: id.to_string(), session_id: conversation.to_string() }),
         _ => None,
     });
-    let none = || Problem(StatusCode::INTERNAL_SERVER_ERROR, "the message left no trace".into());
-    Ok(Json(told.ok_or_else(none)?))
+    told.ok_or_else(|| internal("the message left no trace"))
 }
 
-/// Takes a message back that is not begun; says how it stands.
-async fn cancel(
-    State(api): State<Api>,
-    Extension(token): Extension<Arc<Token>>,
-    id: InPath,
-) -> Answer {
-    let Path(which) = id?;
-    let (tell, _) = find(&api, &which)?;
+/// Cancels a message that is not begun; says how it stands.
+async fn cancel(Asked { by, param: which, .. }: Asked<CancelTell>) -> Answered<CancelTell> {
+    let (tell, _) = find(&by.api, &which)?;
     let cancel = conversation::Command::Cancel { tell };
-    let done = submit(&api, &token, Command::Conversation(cancel)).await?;
-    let progress = done.state.conversations.tell(tell).map(|tell| progress_word(&tell.progress));
-    Ok(Json(json!({
-        "tellId": tell.to_string(), "cancelled": !done.events.is_empty(), "status": progress,
-    })))
+    let done = by.submit(Command::Conversation(cancel)).await?;
+    let status = done.state.conversations.tell(tell).map(|tell| status(&tell.progress));
+    let cancelled = !done.events.is_empty();
+    Ok(CancelledTell { tell_id: tell.to_string(), cancelled, status })
 }
 
-/// Returns what people's programs call the progress of a message.
-pub(super) fn progress_word(progress: &Progress) -> &'static str {
+pub(super) fn status(progress: &Progress) -> tells::Status {
     match progress {
-        Progress::Queued => "queued",
-        Progress::Active { .. } => "active",
+        Progress::Queued => tells::Status::Queued,
+        Progress::Active { .. } => tells::Status::Active,
         Progress::Settled { how, .. } => match how {
-            How::Completed => "completed",
-            How::Terminated { .. } => "terminated",
-            How::Cancelled => "cancelled",
+            How::Completed => tells::Status::Completed,
+            How::Terminated { .. } => tells::Status::Terminated,
+            How::Cancelled => tells::Status::Cancelled,
         },
     }
 }
 
-async fn show(
-    State(api): State<Api>,
-    id: InPath,
-    asked: Result<Query<ShowQuery>, QueryRejection>,
-) -> Answer {
-    let (Path(which), Query(ShowQuery { wait_ms, stands: known })) = (id?, asked?);
-    let (id, conversation) = find(&api, &which)?;
+async fn show(Asked { by, param: which, query, .. }: Asked<ShowTell>) -> Answered<ShowTell> {
+    let api = &by.api;
+    let (id, conversation) = find(api, &which)?;
     let trees = api.hub.trees();
-    let is_new = |state: &Everything| {
+    let known = query.stands;
+    let is_new = |state: &State| {
         let is_new = |tell: &Arc<Tell>| {
             let differs = |known: &String| *known != stands(state, trees, tell);
             tell.is_settled() || known.as_ref().is_some_and(differs)
@@ -134,7 +95,7 @@ async fn show(
     let watch = api.hub.watch(&topic);
     let told = watch.until(&api.hub, is_new);
     let moved = trees.until(|| is_new(&api.hub.state()));
-    wait_for(&api, wait_ms, select(pin!(told), pin!(moved))).await;
+    wait_for(api, query.wait_ms, select(pin!(told), pin!(moved))).await;
     let state = api.hub.state();
     let tell = state.conversations.tell(id).ok_or_else(|| unknown(&which))?;
     let agent = state.conversations.get(conversation).map(|conversation| &conversation.agent);
@@ -145,12 +106,17 @@ async fn show(
         }
         Progress::Settled { how, answer, .. } => match how {
             How::Completed | How::Cancelled => (answer.to_string(), None),
-            How::Terminated { why } => (answer.to_string(), Some(why.clone())),
+            How::Terminated { why } => (answer.to_string(), Some(why.to_string())),
         },
     };
-    Ok(Json(json!({
-        "tellId": tell.id.to_string(), "sessionId": conversation.to_string(), "message": tell.message,
-        "status": progress_word(&tell.progress), "stands": stands(&state, trees, tell), "answer": answer,
-        "reason": reason, "at": tell.at,
-    })))
+    Ok(tells::Tell {
+        tell_id: tell.id.to_string(),
+        session_id: conversation.to_string(),
+        message: tell.message.to_string(),
+        status: status(&tell.progress),
+        stands: stands(&state, trees, tell),
+        answer,
+        reason,
+        at: tell.at.0,
+    })
 }

@@ -1,10 +1,10 @@
 //! `teamster adopt` and `resume`: agents that a person has started, as agents of the hub, and parked ones let go on.
 
-use anyhow::{Context, anyhow};
-use serde_json::json;
+use anyhow::anyhow;
+use teamster_api::agents::{Adopt, AdoptedAgent, Agent, Resume};
 
 use super::connect::{self, Http, Server};
-use super::{connect_to_hub, print, say};
+use super::{connect_to_hub, print, print_json, say};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -50,15 +50,12 @@ pub(super) struct ResumeArgs {
 pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<()> {
     let directory = super::agent::directory(args.dir.as_deref())?;
     let mut client = connect_to_hub(data).await?;
-    let asked = json!({
-        "role": args.role, "session": args.session, "dossier": args.dossier, "directory": directory,
-    });
-    let made = client.post("/api/agents/adopt", &asked).await?;
+    let (role, session, dossier) = (args.role, args.session.clone(), args.dossier);
+    let adopted = client.adopt_agent(&Adopt { role, directory, session, dossier }).await?;
     if args.json {
-        return print(&made.to_string());
+        return print_json(&adopted);
     }
-    let id = made["agent"]["id"].as_str().context("the hub's answer has no id")?;
-    let secret = made["secret"].as_str().context("the hub made no secret")?.to_owned();
+    let AdoptedAgent { agent: Agent { id, .. }, secret } = adopted;
     let http = Http { url: format!("{}/mcp", client.hub.url), secret };
     match args.program {
         // For this project only: what the user has connected elsewhere stays as it is.
@@ -84,13 +81,11 @@ pub(super) async fn adopt(data: &DataFiles, args: AdoptArgs) -> anyhow::Result<(
 
 pub(super) async fn resume(data: &DataFiles, args: ResumeArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = teamster_api::in_path(&args.id);
-    let body = json!({"prompt": args.prompt});
-    let agent = client.post(&format!("/api/agents/{id}/resume"), &body).await;
+    let agent = client.resume_agent(&args.id, &Resume { prompt: args.prompt }).await;
     let agent =
         agent.map_err(|error| anyhow!("{}", super::agent::in_our_words(&format!("{error:#}"))))?;
     if args.json {
-        return print(&agent.to_string());
+        return print_json(&agent);
     }
     say(&format!("the hub goes on with {}", args.id));
     say(&format!("follow it with `{}`", data.call(&format!("agent show {} --follow", args.id))));

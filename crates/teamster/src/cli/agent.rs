@@ -9,11 +9,14 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, fitted, print, say};
-use teamster_api::{Client, in_path};
+use super::{connect_to_hub, dim, fitted, print, print_json, say};
+use teamster_api::agents::{
+    Agent, Draft, DraftLimits, Ending, Isolation, Outcome, Phase, ReadTranscript, Verdict,
+};
+use teamster_api::paths::ListAgents;
+use teamster_api::{Client, ListQuery};
 use teamster_hub::api::ENDED_PAGE;
 use teamster_hub::config::DataFiles;
-use teamster_hub::isolation;
 use teamster_hub::settings::Money;
 
 #[derive(Debug, clap::Args)]
@@ -127,46 +130,40 @@ pub(super) async fn draft(data: &DataFiles, args: DraftArgs) -> anyhow::Result<(
     }
     let mut client = connect_to_hub(data).await?;
     let wall_ms = args.minutes.map(|minutes| u64::from(minutes) * 60_000);
-    let draft = json!({
-        "role": args.role, "prompt": prompt, "dossier": args.dossier, "directory": directory,
-        "limits": {
-            "microdollars": args.budget.map(Money::micros), "tokens": args.tokens, "turns": args.turns,
-            "wall_ms": wall_ms,
-        },
-    });
-    let agent = client.post("/api/agents", &draft).await?;
-    let id = agent["id"].as_str().context("the hub's answer has no id")?.to_owned();
-    if let Some(says) = agent["warning"].as_str() {
+    let limits = DraftLimits {
+        turns: args.turns,
+        wall_ms,
+        microdollars: args.budget.map(Money::micros),
+        tokens: args.tokens,
+    };
+    let (role, dossier) = (args.role, args.dossier);
+    let draft = Draft { role, prompt, dossier, directory: Some(directory), limits };
+    let drafted = client.draft_agent(&draft).await?;
+    if let Some(says) = &drafted.warning {
         say(&format!("warning: {says}"));
     }
+    let Agent { id, dossier, isolation, .. } = &drafted.agent;
     if !args.wait {
         if args.json {
-            return print(&agent.to_string());
+            return print_json(&drafted);
         }
-        print(&id)?;
-        say(&format!("it belongs to the dossier {}{}", dossier(&agent), isolated(&agent)));
+        print(id)?;
+        say(&format!("it belongs to the dossier {dossier}{}", isolated(*isolation)));
         say(&format!("follow it with `{}`", data.call(&format!("agent show {id} --follow"))));
         return Ok(());
     }
     if args.json {
         // The first of many lines: whoever reads them knows at once whom they are about.
-        print(&agent.to_string())?;
+        print_json(&drafted)?;
     } else {
-        say(&format!("{id} is drafted for {}{}", dossier(&agent), isolated(&agent)));
+        say(&format!("{id} is drafted for {dossier}{}", isolated(*isolation)));
     }
-    follow(&mut client, &id, true, args.json).await?;
-    finish(&mut client, &id, args.json).await
+    follow(&mut client, id, true, args.json).await?;
+    finish(&mut client, id, args.json).await
 }
 
-fn dossier(agent: &Value) -> &str {
-    agent["dossier"].as_str().unwrap_or("?")
-}
-
-fn isolated(agent: &Value) -> String {
-    match isolation::shown(&agent["isolation"]) {
-        unknown if unknown.is_empty() => String::new(),
-        isolation => format!("; isolation: {isolation}"),
-    }
+fn isolated(isolation: Option<Isolation>) -> String {
+    isolation.map(|one| format!("; isolation: {}", render::isolation(one))).unwrap_or_default()
 }
 
 /// Returns a directory as the hub has to know it.
@@ -189,20 +186,17 @@ fn money(text: &str) -> anyhow::Result<Money> {
     dollars.and_then(Money::from_dollars).context("write an amount of dollars, such as 2.50")
 }
 
-fn path(id: &str) -> String {
-    format!("/api/agents/{}", in_path(id))
-}
-
 /// Shows what came of an agent; fails if it did.
 async fn finish(client: &mut Client, id: &str, as_json: bool) -> anyhow::Result<()> {
-    let agent = client.get(&path(id)).await?;
+    let details = client.show_agent(id).await?;
     if as_json {
-        print(&agent.to_string())?;
+        print_json(&details)?;
     } else {
-        print(&render::outcome(&agent))?;
+        print(&render::outcome(&details.agent))?;
     }
-    let good = agent["outcome"]["ending"] == "completed" && agent["outcome"]["status"] != "failed";
-    if good { Ok(()) } else { Err(super::Refused.into()) }
+    let is_good =
+        |outcome: Outcome| outcome.ending == Ending::Completed && outcome.status != Verdict::Failed;
+    if details.agent.outcome.is_some_and(is_good) { Ok(()) } else { Err(super::Refused.into()) }
 }
 
 pub(super) async fn wait(data: &DataFiles, args: OneArgs) -> anyhow::Result<()> {
@@ -252,18 +246,17 @@ pub(super) fn in_our_words(message: &str) -> String {
 }
 
 /// Those that sleep or have ended do nothing.
-pub(super) fn is_under_way(agent: &Value) -> bool {
-    agent["phase"] != "ended" && agent["phase"] != "asleep"
+pub(super) fn is_under_way(agent: &Agent) -> bool {
+    !matches!(agent.phase, Phase::Ended | Phase::Asleep)
 }
 
 pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let agents = client.get("/api/agents").await?;
-    let agents = agents.as_array().context("the hub's answer is no list")?;
-    let wanted: Vec<&Value> =
+    let agents = client.all::<ListAgents, _>(&ListQuery::default()).await?;
+    let wanted: Vec<&Agent> =
         agents.iter().filter(|agent| args.all || is_under_way(agent)).collect();
     if args.json {
-        print(&json!(wanted).to_string())?;
+        print_json(&wanted)?;
     } else if !wanted.is_empty() {
         print(fitted(&render::table(&wanted)).trim_end())?;
     } else if args.all {
@@ -271,7 +264,8 @@ pub(super) async fn list(data: &DataFiles, args: AgentsArgs) -> anyhow::Result<(
     } else {
         say("no agent is under way; `teamster agents --all` shows those that sleep or have ended");
     }
-    if args.all && wanted.iter().filter(|agent| agent["phase"] == "ended").count() >= ENDED_PAGE {
+    let n_ended = wanted.iter().filter(|agent| agent.phase == Phase::Ended).count();
+    if args.all && n_ended >= ENDED_PAGE {
         say(&format!(
             "of those that have ended, the newest {ENDED_PAGE} are shown; `{}` tells of all",
             data.call("log")
@@ -296,15 +290,15 @@ pub(super) async fn agent(data: &DataFiles, args: AgentArgs) -> anyhow::Result<(
     };
     let mut client = connect_to_hub(data).await?;
     if !json {
-        let agent = client.get(&path(&id)).await?;
-        print(render::head(&agent).trim_end())?;
+        let details = client.show_agent(&id).await?;
+        print(render::head(&details).trim_end())?;
     }
     follow(&mut client, &id, go_on, json).await?;
     if json {
         return Ok(());
     }
-    let agent = client.get(&path(&id)).await?;
-    if agent["outcome"].is_null() { Ok(()) } else { print(&render::outcome(&agent)) }
+    let agent = client.show_agent(&id).await?.agent;
+    if agent.outcome.is_none() { Ok(()) } else { print(&render::outcome(&agent)) }
 }
 
 /// Prints what an agent was told to do: what its program was given, or if that was not yet or is forgotten, its task.
@@ -313,8 +307,9 @@ async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
     // Prompts that follow each other are one.
     let (mut after, mut goes_on) = (0, false);
     loop {
-        let page = client.get(&format!("{}/transcript?after={after}", path(id))).await?;
-        for record in page["records"].as_array().into_iter().flatten() {
+        let asked = ReadTranscript { after, ..ReadTranscript::default() };
+        let page = client.read_transcript(id, &asked).await?;
+        for record in &page.records {
             let text = record["text"].as_str().filter(|_| record["type"] == "prompted");
             match (text, given.last_mut().filter(|_| goes_on)) {
                 (Some(more), Some(last)) => last.push_str(more),
@@ -323,15 +318,13 @@ async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
             }
             goes_on = text.is_some();
         }
-        let last = page["last"].as_u64().context("the hub's answer has no end")?;
-        if last == after {
+        if page.last == after {
             break;
         }
-        after = last;
+        after = page.last;
     }
     if given.is_empty() {
-        let agent = client.get(&path(id)).await?;
-        given.extend(agent["prompt"].as_str().map(str::to_owned));
+        given.push(client.show_agent(id).await?.prompt);
     }
     print(render::plain(&given.join("\n\n")).trim_end())
 }
@@ -341,35 +334,34 @@ async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
 async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> anyhow::Result<()> {
     let mut after = 0;
     let mut caught_up = false;
-    let mut said = Value::Null;
+    let mut said = None;
     loop {
         let wait_ms = if caught_up { WAIT_MS } else { 0 };
-        let transcript = format!("{}/transcript?after={after}&wait_ms={wait_ms}", path(id));
-        let page = client.get(&transcript).await?;
-        let forgotten = page["forgotten"].as_u64().unwrap_or_default();
+        let asked = ReadTranscript { after, wait_ms, ..ReadTranscript::default() };
+        let page = client.read_transcript(id, &asked).await?;
+        let forgotten = page.forgotten;
         if forgotten > after && !as_json {
             print(&dim(&format!("(the records up to {forgotten} were removed)")))?;
         }
-        for record in page["records"].as_array().into_iter().flatten() {
+        for record in &page.records {
             if as_json {
                 print(&record.to_string())?;
             } else if let Some(text) = render::record(record) {
                 print(&text)?;
             }
         }
-        let last = page["last"].as_u64().context("the hub's answer has no end")?;
-        if last == after {
-            if !go_on || page["live"] != true {
+        if page.last == after {
+            if !go_on || !page.live {
                 return Ok(());
             }
-            let agent = client.get(&path(id)).await?;
-            if let Some(why) = agent["waits_for"].as_str().filter(|_| agent["waits_for"] != said) {
+            let waits_for = client.show_agent(id).await?.agent.waits_for;
+            if let Some(why) = waits_for.as_ref().filter(|_| waits_for != said) {
                 say(&render::line(&format!("{id} waits: {why}")));
             }
-            said = agent["waits_for"].clone();
+            said = waits_for;
             caught_up = true;
         }
-        after = last;
+        after = page.last;
     }
 }
 

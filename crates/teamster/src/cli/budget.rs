@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use teamster_api::agents::{Agent, Limits, Phase};
+use teamster_api::paths::ListAgents;
+use teamster_api::{ListQuery, Millis, spending};
 use teamster_core::spending::{Spent, dollars};
 
-use super::{connect_to_hub, print, say};
+use super::{connect_to_hub, print, print_json, say};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -26,19 +28,18 @@ pub(super) struct BudgetArgs {
 
 pub(super) async fn run(data: &DataFiles, args: BudgetArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let agents = client.get("/api/agents").await?;
-    let agents = agents.as_array().context("the hub's answer is no list")?;
-    let by_id: BTreeMap<&str, &Value> =
-        agents.iter().map(|agent| (word(agent, "id"), agent)).collect();
-    let mut children: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-    for agent in agents {
+    let agents = client.all::<ListAgents, _>(&ListQuery::default()).await?;
+    let by_id: BTreeMap<&str, &Agent> =
+        agents.iter().map(|agent| (agent.id.as_str(), agent)).collect();
+    let mut children: BTreeMap<&str, Vec<&Agent>> = BTreeMap::new();
+    for agent in &agents {
         // One whose parent is no longer at hand stands at the top.
-        let parent = agent["parent"].as_str().filter(|parent| by_id.contains_key(parent));
+        let parent = agent.parent.as_deref().filter(|parent| by_id.contains_key(parent));
         children.entry(parent.unwrap_or_default()).or_default().push(agent);
     }
     let is_live = super::agent::is_under_way;
-    let any_live = |top: &Value| has(top, &children, &is_live);
-    let tops: Vec<&Value> = match &args.id {
+    let any_live = |top: &Agent| has(top, &children, &is_live);
+    let tops: Vec<&Agent> = match &args.id {
         Some(id) => {
             let found = by_id.get(id.as_str()).copied();
             vec![found.with_context(|| {
@@ -51,8 +52,7 @@ pub(super) async fn run(data: &DataFiles, args: BudgetArgs) -> anyhow::Result<()
         }
     };
     if args.json {
-        let tree: Vec<Value> = tops.iter().map(|top| as_json(top, &children)).collect();
-        return print(&json!(tree).to_string());
+        return print_json(&tops.iter().map(|top| tree(top, &children)).collect::<Vec<_>>());
     }
     if tops.is_empty() {
         say("no agent is under way; `teamster budget --all` shows those that have ended");
@@ -66,45 +66,75 @@ pub(super) async fn run(data: &DataFiles, args: BudgetArgs) -> anyhow::Result<()
     print(text.trim_end())
 }
 
-fn word<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_default()
-}
-
 fn has(
-    agent: &Value,
-    children: &BTreeMap<&str, Vec<&Value>>,
-    wanted: &impl Fn(&Value) -> bool,
+    agent: &Agent,
+    children: &BTreeMap<&str, Vec<&Agent>>,
+    wanted: &impl Fn(&Agent) -> bool,
 ) -> bool {
-    let below = children.get(word(agent, "id")).into_iter().flatten();
+    let below = children.get(agent.id.as_str()).into_iter().flatten();
     wanted(agent) || below.into_iter().any(|child| has(child, children, wanted))
 }
 
-fn as_json(agent: &Value, children: &BTreeMap<&str, Vec<&Value>>) -> Value {
-    let below = children.get(word(agent, "id")).into_iter().flatten();
-    let below: Vec<Value> = below.map(|child| as_json(child, children)).collect();
-    json!({
-        "id": agent["id"], "phase": agent["phase"], "used": agent["used"], "spent": agent["spent"],
-        "limits": agent["limits"], "turns": agent["turns"], "parked_until": agent["parked_until"], "below": below,
-    })
+/// An agent with those below it, as JSON has it.
+#[derive(serde::Serialize)]
+struct Tree<'a> {
+    id: &'a str,
+    phase: Phase,
+    used: spending::Spent,
+    spent: spending::Spent,
+    limits: &'a Limits,
+    turns: u32,
+    parked_until: Option<Millis>,
+    below: Vec<Tree<'a>>,
+}
+
+fn tree<'a>(agent: &'a Agent, children: &BTreeMap<&str, Vec<&'a Agent>>) -> Tree<'a> {
+    let below = children.get(agent.id.as_str()).into_iter().flatten();
+    Tree {
+        id: &agent.id,
+        phase: agent.phase,
+        used: agent.used,
+        spent: agent.spent,
+        limits: &agent.limits,
+        turns: agent.turns,
+        parked_until: agent.parked_until,
+        below: below.map(|child| tree(child, children)).collect(),
+    }
 }
 
 /// An agent, and those below it, further in.
-fn rows(text: &mut String, agent: &Value, children: &BTreeMap<&str, Vec<&Value>>, depth: usize) {
-    let spent: Spent = serde_json::from_value(agent["spent"].clone()).unwrap_or_default();
-    let limits = &agent["limits"];
+fn rows(text: &mut String, agent: &Agent, children: &BTreeMap<&str, Vec<&Agent>>, depth: usize) {
+    let spent = sum(&agent.spent);
+    let limits = &agent.limits;
     let tokens = match (spent.is_whole(), spent.is_reported()) {
         (true, _) => spent.tokens().to_string(),
         (false, true) => format!("at least {}", spent.tokens()),
         (false, false) => "not reported".to_owned(),
     };
-    let tokens = of(tokens, limits["tokens"].as_u64().map(|n| n.to_string()));
-    let cost = of(cost(&spent), limits["microdollars"].as_u64().map(dollars));
-    let turns = of(agent["turns"].to_string(), limits["turns"].as_u64().map(|n| n.to_string()));
-    let name = format!("{}{}", "  ".repeat(depth), word(agent, "id"));
-    let phase = if agent["parked_until"].is_null() { word(agent, "phase") } else { "parked" };
+    let tokens = of(tokens, limits.tokens.map(|n| n.to_string()));
+    let cost = of(cost(&spent), limits.microdollars.map(dollars));
+    let turns = of(agent.turns.to_string(), limits.turns.map(|n| n.to_string()));
+    let name = format!("{}{}", "  ".repeat(depth), agent.id);
+    let phase = if agent.parked_until.is_none() { agent.phase.as_str() } else { "parked" };
     let _ = writeln!(text, "{name:<28} {phase:<9} {tokens:>16} {cost:>22} {turns:>9}");
-    for child in children.get(word(agent, "id")).into_iter().flatten() {
+    for child in children.get(agent.id.as_str()).into_iter().flatten() {
         rows(text, child, children, depth + 1);
+    }
+}
+
+/// Returns what turns used as sums, in which tokens that were not reported are 0.
+pub(super) fn sum(spent: &spending::Spent) -> Spent {
+    Spent {
+        input: spent.input.unwrap_or_default(),
+        output: spent.output.unwrap_or_default(),
+        cached_read: spent.cached_read.unwrap_or_default(),
+        cached_write: spent.cached_write.unwrap_or_default(),
+        microdollars: spent.microdollars,
+        n_priced: spent.n_priced,
+        n_unpriced: spent.n_unpriced,
+        n_unreported: spent.n_unreported,
+        n_partial: spent.n_partial,
+        calls: spent.calls,
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{connect_to_hub, print, say};
+use super::{connect_to_hub, print, print_json, say};
 use teamster_api::Client;
+use teamster_api::configuration::{ReadAgain, Reading};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::settings::{self, Configuration, Sources};
 
@@ -83,21 +84,20 @@ pub(super) fn sources(project: PathBuf, flags: Vec<String>) -> Sources {
 
 /// Returns how many readings the hub has told of.
 pub(super) async fn readings(client: &mut Client) -> anyhow::Result<u64> {
-    Ok(client.get("/api/configuration").await?["readings"].as_u64().unwrap_or_default())
+    Ok(client.show_readings().await?.readings)
 }
 
 /// Has the hub read everything again. Returns what came of that, or of what it noticed by itself after so many readings.
-pub(super) async fn read_again(client: &mut Client, after: u64) -> anyhow::Result<Value> {
-    client.post(&format!("/api/configuration?after={after}"), &Value::Null).await
+pub(super) async fn read_again(client: &mut Client, after: u64) -> anyhow::Result<Reading> {
+    client.read_configuration(&ReadAgain { after: Some(after) }).await
 }
 
 async fn reload(data: &DataFiles, json: bool) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let after = readings(&mut client).await?;
     let reading = read_again(&mut client, after).await?;
-    let says = reading["says"].as_str().unwrap_or_default();
-    print(if json { reading.to_string() } else { says.to_owned() }.as_str())?;
-    if reading["used"] == true { Ok(()) } else { Err(super::Refused.into()) }
+    if json { print_json(&reading) } else { print(&reading.says) }?;
+    if reading.used { Ok(()) } else { Err(super::Refused.into()) }
 }
 
 pub(super) fn run(data: &DataFiles, ConfigArgs { verb }: ConfigArgs) -> anyhow::Result<()> {

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use serde_json::json;
+use teamster_api::Client;
+use teamster_api::agents::Draft;
+use teamster_api::log::{Line, ReadLog};
 
 use super::{print, say};
-use teamster_api::Client;
-use teamster_hub::api::Line;
 use teamster_hub::config::DataFiles;
 
 /// Returns the settings of the demonstration, which leaves nothing outside `directory`.
@@ -37,26 +36,18 @@ pub(super) async fn play(data: &DataFiles) -> anyhow::Result<()> {
     );
     let mut client = Client::connect(data).await?;
     let mut after = skip(&mut client).await?;
-    let agent =
-        client.post("/api/agents", &json!({"role": "coordinator", "prompt": SCRIPT})).await?;
-    let id = agent["id"].as_str().context("the hub's answer has no id")?.to_owned();
+    let role = "coordinator".to_owned();
+    let draft = Draft { role, prompt: SCRIPT.to_owned(), ..Draft::default() };
+    let id = client.draft_agent(&draft).await?.agent.id;
     loop {
-        let page = client.get(&format!("/api/log?after={after}&wait_ms=45000")).await?;
-        after = page["last"].as_u64().context("the hub's answer has no end")?;
-        let lines: Vec<Line> = serde_json::from_value(page["lines"].clone())?;
-        for line in &lines {
-            print(&format!("{:<14} {}", line.by.as_str(), line.summary))?;
-        }
-        let agent = client.get(&format!("/api/agents/{id}")).await?;
-        if !agent["outcome"].is_null() && lines.is_empty() {
-            break;
-        }
-        // The last lines are there once it has ended; then nothing is waited for.
-        if !agent["outcome"].is_null() {
-            let rest = client.get(&format!("/api/log?after={after}")).await?;
-            let rest: Vec<Line> = serde_json::from_value(rest["lines"].clone())?;
-            for line in &rest {
-                print(&format!("{:<14} {}", line.by.as_str(), line.summary))?;
+        let page = client.read_log(&ReadLog { after, limit: None, wait_ms: 45_000 }).await?;
+        after = page.last;
+        print_lines(&page.lines)?;
+        let has_ended = client.show_agent(&id).await?.agent.outcome.is_some();
+        if has_ended {
+            // The last lines are there once it has ended; then nothing is waited for.
+            if !page.lines.is_empty() {
+                print_lines(&client.read_log(&from(after)).await?.lines)?;
             }
             break;
         }
@@ -64,16 +55,23 @@ pub(super) async fn play(data: &DataFiles) -> anyhow::Result<()> {
     say(
         "\nthat was it; its data is gone. With an agent program of your own: `teamster up`, then `teamster draft`",
     );
-    client.post("/api/stop", &json!({})).await?;
+    client.stop_hub().await?;
     Ok(())
+}
+
+fn from(after: u64) -> ReadLog {
+    ReadLog { after, ..ReadLog::default() }
+}
+
+fn print_lines(lines: &[Line]) -> anyhow::Result<()> {
+    lines.iter().try_for_each(|line| print(&format!("{:<14} {}", line.by, line.summary)))
 }
 
 /// Returns the end of the log as it is now.
 async fn skip(client: &mut Client) -> anyhow::Result<u64> {
     let mut after = 0;
     loop {
-        let page = client.get(&format!("/api/log?after={after}")).await?;
-        let last = page["last"].as_u64().context("the hub's answer has no end")?;
+        let last = client.read_log(&from(after)).await?.last;
         if last == after {
             return Ok(after);
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::print;
-use teamster_api::Client;
-use teamster_hub::api::teams::Shown;
+use teamster_api::teams::{ListTeams, Team};
+use teamster_api::{Client, paths};
 use teamster_hub::config::DataFiles;
 use teamster_hub::isolation::ROOT;
 use teamster_hub::programs::Known;
@@ -101,9 +101,9 @@ async fn hub(data: &DataFiles) -> Finding {
     let about = "hub";
     match Client::connect_if_running(data).await {
         Ok(Some(mut client)) => {
-            let status = client.get("/api/status").await.unwrap_or_default();
-            match (client.version_difference(), status["stalled"].as_str()) {
-                (_, Some(stalled)) => finding(about, Wrong, stalled.to_owned()),
+            let status = client.show_status().await.unwrap_or_default();
+            match (client.version_difference(), status.stalled) {
+                (_, Some(stalled)) => finding(about, Wrong, stalled),
                 (Some(difference), None) => finding(about, Wrong, difference),
                 (None, None) => finding(
                     about,
@@ -303,15 +303,15 @@ async fn identity(data: &DataFiles) -> Finding {
 /// Returns whether the agents of the running hub are isolated, in its own words, if one runs.
 async fn of_hub(data: &DataFiles) -> anyhow::Result<Option<(bool, String)>> {
     let Some(mut client) = Client::connect_if_running(data).await? else { return Ok(None) };
-    let found = client.get("/api/isolation").await?;
-    let isolation = found["isolation"].as_str().unwrap_or("?");
-    if found["failure"].is_null() {
+    let found = client.show_isolation().await?;
+    let isolation = found.isolation;
+    if found.failure.is_none() {
         let says = format!(
             "the running hub's agents see neither its data nor its processes (isolation: {isolation})"
         );
         return Ok(Some((true, says)));
     }
-    let warning = found["warnings"][0].as_str().unwrap_or("agents are not isolated");
+    let warning = found.warnings.first().map_or("agents are not isolated", String::as_str);
     Ok(Some((false, format!("of the running hub: {warning} (isolation: {isolation})"))))
 }
 
@@ -375,10 +375,9 @@ async fn teams(data: &DataFiles, here: &Configuration) -> Finding {
 }
 
 /// Returns the teams of the running hub, if there is one that answers; another finding reports one that does not.
-async fn teams_of_hub(data: &DataFiles) -> Option<Vec<Shown>> {
+async fn teams_of_hub(data: &DataFiles) -> Option<Vec<Team>> {
     let mut client = Client::connect_if_running(data).await.ok()??;
-    let mut answer = client.get("/api/teams").await.ok()?;
-    serde_json::from_value(answer["teams"].take()).ok()
+    client.all::<paths::ListTeams, _>(&ListTeams::default()).await.ok()
 }
 
 /// What `draft` can start. What connects by itself is a person's own affair.

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use teamster_api::conversations::Conversation;
 
 use super::transcript::Which;
 use super::{config, connect_to_hub, print, wait_for};
@@ -25,19 +25,19 @@ pub(super) fn run(data: &DataFiles, args: ForkArgs) -> anyhow::Result<()> {
         let mut client = connect_to_hub(data).await?;
         args.which.find(&mut client).await
     })?;
-    let word = |name: &str| conversation[name].as_str();
-    if let Some(remote) = word("remote") {
-        bail!("{} runs on another machine ({remote}); open its session there", name(&conversation));
+    let Conversation { to, program, session, directory, remote, .. } = &conversation;
+    if let Some(remote) = remote {
+        bail!("{to} runs on another machine ({remote}); open its session there");
     }
-    let directory = word("directory").context("the hub does not know its directory")?;
-    let Some(session) = word("session") else {
-        bail!("{} has no session yet; tell it something first", name(&conversation));
+    let directory = directory.as_deref().context("the hub does not know its directory")?;
+    let Some(session) = session.as_deref() else {
+        bail!("{to} has no session yet; tell it something first");
     };
     // Programs name their sessions themselves; one that looks like something else would be taken for it.
     if session.starts_with('-') || session.chars().any(char::is_control) {
         bail!("{session:?} is no session that can be named on a command line");
     }
-    let program = word("program").context("the hub does not know its program")?;
+    let program = program.as_deref().context("the hub does not know its program")?;
     let configuration = config::read(directory.into(), Vec::new());
     let programs = &configuration.settings.programs;
     let known = programs.find(program).map_err(anyhow::Error::msg)?.program;
@@ -59,10 +59,6 @@ pub(super) fn run(data: &DataFiles, args: ForkArgs) -> anyhow::Result<()> {
     let error =
         teamster_agents::process::in_our_place(&file, Path::new(directory)).args(rest).exec();
     Err(error).with_context(|| format!("cannot run {} in {directory}", file.display()))
-}
-
-fn name(conversation: &Value) -> &str {
-    conversation["to"].as_str().unwrap_or("the team")
 }
 
 /// Writes a word so that a shell reads it as it is.

@@ -9,12 +9,13 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use teamster_core::{Event, hub};
+use teamster_core::{Event, Timestamp, hub};
 use teamster_log::{CommitId, Hash, Head, Log};
 
 use super::{dim, local_time, print, say};
 use teamster_api::Client;
-use teamster_hub::api::{Line, lines};
+use teamster_api::log::{Line, ReadLog};
+use teamster_hub::api::lines;
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -82,7 +83,7 @@ async fn show(data: &DataFiles, args: &LogArgs) -> anyhow::Result<()> {
     let mut caught_up = false;
     loop {
         let wait_ms = if caught_up { WAIT_MS } else { 0 };
-        let page = match client.get(&format!("/api/log?after={after}&wait_ms={wait_ms}")).await {
+        let page = match client.read_log(&ReadLog { after, limit: None, wait_ms }).await {
             Ok(page) => page,
             Err(_) if caught_up => {
                 say("the hub has stopped");
@@ -90,8 +91,8 @@ async fn show(data: &DataFiles, args: &LogArgs) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error),
         };
-        let last = page["last"].as_u64().context("the hub's answer has no end")?;
-        printer.take(serde_json::from_value(page["lines"].clone())?)?;
+        let last = page.last;
+        printer.take(page.lines)?;
         if last == after && !caught_up {
             printer.release()?;
             if !args.follow {
@@ -147,8 +148,8 @@ impl Printer {
                 stdout.write_all(b"\n")?;
             } else {
                 let run = line.run.as_ref().map(|run| format!("{run}: ")).unwrap_or_default();
-                let before = dim(&format!("{:>6}  {}", line.seq, local_time(line.at)));
-                writeln!(stdout, "{before}  {:<12} {run}{}", line.by.as_str(), line.summary)?;
+                let before = dim(&format!("{:>6}  {}", line.seq, local_time(Timestamp(line.at))));
+                writeln!(stdout, "{before}  {:<12} {run}{}", line.by, line.summary)?;
             }
         }
         stdout.flush()?;

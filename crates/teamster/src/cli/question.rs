@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context;
-use serde_json::{Value, json};
+use teamster_api::paths;
+use teamster_api::questions::{Answer, ListQuestions, Question};
 use teamster_core::Timestamp;
 
-use super::{connect_to_hub, dim, local_time, print, say};
+use super::{connect_to_hub, dim, local_time, print, print_json, say};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -50,19 +50,22 @@ pub(super) async fn list(data: &DataFiles, args: QuestionsArgs) -> anyhow::Resul
     let mut first = true;
     loop {
         let wait_ms = if first { 0 } else { WAIT_MS };
-        let page = client.get(&format!("/api/questions?after={newest}&wait_ms={wait_ms}")).await?;
-        let open = page["open"].as_array().context("the hub's answer is no list")?;
-        let past = page["settled"].as_array().into_iter().flatten().rev();
-        let past: Vec<&Value> = past.filter(|_| first && args.all).collect();
-        if args.json && !args.follow {
-            let all: Value = past.into_iter().chain(open).cloned().collect();
-            return print(&all.to_string());
+        let mut past = Vec::new();
+        if first && args.all {
+            let settled = ListQuestions { settled: true, ..ListQuestions::default() };
+            past = client.all::<paths::ListQuestions, _>(&settled).await?;
+            past.reverse();
         }
-        for question in past {
-            print(&if args.json { question.to_string() } else { settled(question) })?;
+        let asked = ListQuestions { after: newest, wait_ms, ..ListQuestions::default() };
+        let open = client.all::<paths::ListQuestions, _>(&asked).await?;
+        if args.json && !args.follow {
+            return print_json(&past.iter().chain(&open).collect::<Vec<_>>());
+        }
+        for question in &past {
+            if args.json { print_json(question) } else { print(&settled(question)) }?;
         }
         for question in open.iter().filter(|question| number(question) > newest) {
-            print(&if args.json { question.to_string() } else { shown(question, data) })?;
+            if args.json { print_json(question) } else { print(&shown(question, data)) }?;
         }
         newest = open.iter().map(number).max().unwrap_or(0).max(newest);
         if !args.follow {
@@ -75,62 +78,47 @@ pub(super) async fn list(data: &DataFiles, args: QuestionsArgs) -> anyhow::Resul
     }
 }
 
-pub(super) fn number(question: &Value) -> u32 {
-    let id = question["id"].as_str().and_then(teamster_core::ids::QuestionId::parse);
-    id.map_or(0, |id| id.0)
-}
-
-fn word<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_default()
+pub(super) fn number(question: &Question) -> u32 {
+    teamster_core::ids::QuestionId::parse(&question.id).map_or(0, |id| id.0)
 }
 
 /// Shows a question with all that its answer is about.
-pub(super) fn shown(question: &Value, data: &DataFiles) -> String {
-    let id = word(question, "id");
-    let mut text =
-        format!("{id}  {} wants to: {}\n", word(question, "agent"), word(question, "title"));
-    for line in word(question, "payload").lines() {
+pub(super) fn shown(question: &Question, data: &DataFiles) -> String {
+    let id = &question.id;
+    let mut text = format!("{id}  {} wants to: {}\n", question.agent, question.title);
+    for line in question.payload.lines() {
         let _ = writeln!(text, "     {}", dim(line));
     }
-    let choices: Vec<&str> =
-        question["choices"].as_array().into_iter().flatten().map(|one| word(one, "word")).collect();
-    let deadline = question["deadline"].as_i64().map(|at| local_time(Timestamp(at)));
+    let choices: Vec<&str> = question.choices.iter().map(|one| one.word.as_str()).collect();
     let _ = write!(
         text,
         "     answer with `{}`; without an answer until {} it is {:?}",
         data.call(&format!("answer {id} {}", choices.join("|"))),
-        deadline.unwrap_or_default(),
-        word(question, "default"),
+        local_time(Timestamp(question.deadline)),
+        question.default,
     );
     text
 }
 
-fn settled(question: &Value) -> String {
-    let at = question["settled"]["at"].as_i64().map(|at| local_time(Timestamp(at)));
+fn settled(question: &Question) -> String {
+    let Question { id, agent, title, told, settled, .. } = question;
+    let by = settled.as_ref().map_or("", |settled| &settled.by);
+    let at = settled.as_ref().map(|settled| local_time(Timestamp(settled.at)));
     dim(&format!(
-        "{}  {} wanted to: {}\n     {} by {} at {}",
-        word(question, "id"),
-        word(question, "agent"),
-        word(question, "title"),
-        word(question, "told"),
-        word(&question["settled"], "by"),
+        "{id}  {agent} wanted to: {title}\n     {} by {by} at {}",
+        told.as_deref().unwrap_or_default(),
         at.unwrap_or_default(),
     ))
 }
 
 pub(super) async fn answer(data: &DataFiles, args: AnswerArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let id = teamster_api::in_path(&args.id);
-    let body = json!({"word": args.answer, "note": args.note});
-    let settled = client.post(&format!("/api/questions/{id}/answer"), &body).await?;
+    let answer = Answer { word: args.answer, note: args.note };
+    let settled = client.answer_question(&args.id, &answer).await?;
     if args.json {
-        return print(&settled.to_string());
+        return print_json(&settled);
     }
-    say(&format!(
-        "{} of {}: {}",
-        word(&settled, "id"),
-        word(&settled, "agent"),
-        word(&settled, "told")
-    ));
+    let Question { id, agent, told, .. } = settled.unwrap_or_default();
+    say(&format!("{id} of {agent}: {}", told.unwrap_or_default()));
     Ok(())
 }

@@ -15,12 +15,15 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use serde::Serialize;
+use teamster_api::paths::ListRuns;
+use teamster_api::runs::{self, Begin, BegunRun, EditItem, EditNote, Phase, ShowRun, ShownRun};
+use teamster_api::{Client, ListQuery};
 
 use self::headless::{Follow, OnSignal};
+pub(super) use self::model::Watched;
 use super::screen::clean;
-use super::{connect_to_hub, fitted, print, say, up};
-use teamster_api::{Client, in_path};
+use super::{connect_to_hub, fitted, print, print_json, say, up};
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::work::prompt;
 
@@ -141,18 +144,15 @@ pub(super) fn run(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
 async fn begin(data: &DataFiles, args: RunArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let (name, begun) = start(data, &mut client, &args).await?;
-    for says in
-        [&begun["uncommitted"], &begun["spec_changed"]].into_iter().filter_map(Value::as_str)
-    {
+    for says in [&begun.uncommitted, &begun.spec_changed].into_iter().flatten() {
         say(says);
     }
     if !args.headless && !args.json && has_whole_terminal() {
         drop(client);
         return show::show(data, &name).await;
     }
-    let after = begun["commit"].as_u64().unwrap_or_default();
     let on_signal = OnSignal::Stop;
-    let follow = Follow { name: &name, json: args.json, after, on_signal };
+    let follow = Follow { name: &name, json: args.json, after: begun.commit, on_signal };
     follow.run(data, &mut client).await
 }
 
@@ -167,7 +167,7 @@ async fn start(
     data: &DataFiles,
     client: &mut Client,
     args: &RunArgs,
-) -> anyhow::Result<(String, Value)> {
+) -> anyhow::Result<(String, BegunRun)> {
     let read = |path: &Path| reading::read(path, data.directory());
     let name = match (&args.name, &args.spec) {
         (Some(name), _) => name.clone(),
@@ -175,16 +175,18 @@ async fn start(
         (None, None) => bail!("name the spec, or the run to go on with: --resume --name NAME"),
     };
     let known = match args.resume {
-        true => client.get(&format!("/api/runs/{}", in_path(&name))).await?,
-        false => Value::Null,
+        true => client.show_run(&name, &ShowRun::default()).await?,
+        false => ShownRun::default(),
     };
-    if args.resume && known["under_way"] == true {
+    let ShownRun { run: known, commit } = known;
+    if args.resume && known.line.under_way {
         // After a stop of the hub it goes on by itself.
         say(&format!("{name} is under way"));
-        return Ok((name, known));
+        return Ok((name, BegunRun { run: known, commit, ..BegunRun::default() }));
     }
+    let (known_file, known_directory) = (known.line.file, known.line.directory);
     if let (None, Some(spec), Some(file), Some(directory)) =
-        (&args.dir, &args.spec, known["file"].as_str(), known["directory"].as_str())
+        (&args.dir, &args.spec, &known_file, &known_directory)
     {
         let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(directory));
         if !is_here && std::path::absolute(spec)? != Path::new(file) {
@@ -194,12 +196,12 @@ async fn start(
             );
         }
     }
-    let (spec, file) = match (&args.spec, known["file"].as_str()) {
+    let (spec, file) = match (&args.spec, known_file) {
         (Some(spec), _) => (read(spec)?, std::path::absolute(spec)?.to_string_lossy().into_owned()),
-        (None, Some(file)) => (read(Path::new(file))?, file.to_owned()),
+        (None, Some(file)) => (read(Path::new(&file))?, file),
         (None, None) => bail!("name the spec, a file"),
     };
-    let directory = match (&args.dir, known["directory"].as_str()) {
+    let directory = match (&args.dir, known_directory) {
         (Some(directory), _) => std::fs::canonicalize(directory)
             .with_context(|| format!("there is no directory {}", directory.display()))?,
         (None, Some(known)) => PathBuf::from(known),
@@ -220,44 +222,61 @@ async fn start(
     });
     let check = check.transpose()?;
     let directory = directory.to_str().context("the directory's name is not UTF-8")?;
-    let asked = json!({
-        "name": name, "spec": spec, "file": file, "directory": directory, "resume": args.resume,
-        "program": args.program, "model": args.model, "role": args.role, "iterations": args.iterations,
-        "workers": args.workers, "microdollars": microdollars.transpose()?, "commits": args.no_commit.then_some(false),
-        "check": check, "template": template, "plan_template": plan_template, "extra": args.extra,
-    });
-    let begun = client.post("/api/runs", &asked).await?;
+    let begin = Begin {
+        name: name.clone(),
+        spec,
+        file,
+        directory: directory.to_owned(),
+        resume: args.resume,
+        program: args.program.clone(),
+        model: args.model.clone(),
+        role: args.role.clone(),
+        iterations: args.iterations,
+        workers: args.workers,
+        microdollars: microdollars.transpose()?,
+        commits: args.no_commit.then_some(false),
+        check,
+        template,
+        plan_template,
+        extra: args.extra.clone(),
+    };
+    let begun = client.begin_run(&begin).await?;
     Ok((name, begun))
 }
 
 /// How a run ended, for scripts.
-fn code(phase: &str) -> u8 {
+fn code(phase: Phase) -> u8 {
     match phase {
-        "completed" => 0,
-        "leftovers" => 7,
-        "iterations-used" => 3,
-        "budget-spent" => 4,
-        "stopped" => 5,
-        "idle" => 6,
-        _ => 1,
+        Phase::Completed => 0,
+        Phase::Leftovers => 7,
+        Phase::IterationsUsed => 3,
+        Phase::BudgetSpent => 4,
+        Phase::Stopped => 5,
+        Phase::Idle => 6,
+        Phase::Failed
+        | Phase::Open
+        | Phase::Complete
+        | Phase::Working
+        | Phase::Paused
+        | Phase::Stopping => 1,
     }
 }
 
 /// Says how a run ended, and how to go on with it.
-fn ended(data: &DataFiles, name: &str, phase: &str, why: Option<&str>) {
-    say(&format!("{name}: {}", clean(why.unwrap_or(phase))));
+fn ended(data: &DataFiles, name: &str, phase: Phase, why: Option<&str>) {
+    say(&format!("{name}: {}", clean(why.unwrap_or(phase.as_str()))));
     if let Some(says) = goes_on(data, name, phase) {
         say(&says);
     }
 }
 
 /// Says how to go on with a run that is over, if there is something left to do.
-fn goes_on(data: &DataFiles, name: &str, phase: &str) -> Option<String> {
+fn goes_on(data: &DataFiles, name: &str, phase: Phase) -> Option<String> {
     let again = data.call(&format!("run --resume --name {name}"));
     match phase {
-        "completed" => None,
-        "budget-spent" => Some(format!("`{again} --budget DOLLARS` goes on with it")),
-        "leftovers" => Some(format!("bring in what is left; `{again}` then looks once more")),
+        Phase::Completed => None,
+        Phase::BudgetSpent => Some(format!("`{again} --budget DOLLARS` goes on with it")),
+        Phase::Leftovers => Some(format!("bring in what is left; `{again}` then looks once more")),
         _ => Some(format!("`{again}` goes on with it")),
     }
 }
@@ -273,8 +292,7 @@ async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
         ));
         return Err(super::Ended(130).into());
     };
-    let stop = json!({"do": "stop", "now": true});
-    client.post(&format!("/api/runs/{}/steer", in_path(name)), &stop).await?;
+    client.steer_run(name, &runs::Steer::Stop { now: true }).await?;
     say(&format!("stopped; `{again}` goes on"));
     Err(super::Ended(130).into())
 }
@@ -296,11 +314,11 @@ pub(super) async fn list(data: &DataFiles, args: RunsArgs) -> anyhow::Result<()>
         say(&format!("error: `runs` only lists the runs\nhint: did you mean `{call}`?"));
         return Err(super::Ended(USAGE).into());
     }
-    let runs = connect_to_hub(data).await?.get("/api/runs").await?;
+    let mut client = connect_to_hub(data).await?;
+    let runs = client.all::<ListRuns, _>(&ListQuery::default()).await?;
     if args.json {
-        return print(&runs.to_string());
+        return print_json(&runs);
     }
-    let runs = runs.as_array().cloned().unwrap_or_default();
     if runs.is_empty() {
         say(&format!("there are no runs; `{}` begins one", data.call("run SPEC.md")));
     }
@@ -336,18 +354,18 @@ pub(super) async fn steer(data: &DataFiles, args: SteerArgs) -> anyhow::Result<(
     let mut client = connect_to_hub(data).await?;
     let (asked, says) = match args.how {
         Steer::Tell { message } => {
-            (json!({"do": "tell", "text": message}), "the next iteration is told")
+            (runs::Steer::Tell { text: message }, "the next iteration is told")
         }
-        Steer::Pause => (json!({"do": "pause"}), "pauses after what is under way"),
-        Steer::GoOn => (json!({"do": "go-on"}), "goes on"),
-        Steer::Stop { now: false } => {
-            (json!({"do": "stop", "now": false}), "stops after what is under way")
+        Steer::Pause => (runs::Steer::Pause, "pauses after what is under way"),
+        Steer::GoOn => (runs::Steer::GoOn, "goes on"),
+        Steer::Stop { now } => {
+            let says = if now { "stops" } else { "stops after what is under way" };
+            (runs::Steer::Stop { now }, says)
         }
-        Steer::Stop { now: true } => (json!({"do": "stop", "now": true}), "stops"),
     };
-    let run = client.post(&format!("/api/runs/{}/steer", in_path(&args.run)), &asked).await?;
+    let run = client.steer_run(&args.run, &asked).await?;
     print(&format!("{}: {says}", args.run))?;
-    if run["under_way"] == false {
+    if !run.under_way {
         let again = data.call(&format!("run --resume --name {}", args.run));
         say(&format!("nobody works on it now; `{again}` goes on with it"));
     }
@@ -389,33 +407,39 @@ pub(super) struct ItemArgs {
 
 pub(super) async fn item(data: &DataFiles, args: ItemArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let run = format!("/api/runs/{}", in_path(&args.run));
     let says = [&args.content, &args.status, &args.depends_on, &args.yak];
     let changes = args.priority.is_some() || says.into_iter().any(Option::is_some);
     let view = if changes {
-        let asked = json!({
-            "item": args.item, "content": args.content, "status": args.status, "priority": args.priority,
-            "depends_on": args.depends_on, "yak": args.yak,
-        });
-        client.post(&format!("{run}/items"), &asked).await?
+        let edit = EditItem {
+            item: args.item.clone(),
+            content: args.content,
+            status: args.status,
+            priority: args.priority,
+            depends_on: args.depends_on,
+            yak: args.yak,
+        };
+        client.edit_item(&args.run, &edit).await?
     } else {
-        client.get(&run).await?
+        client.show_run(&args.run, &ShowRun::default()).await?.run
     };
     match args.item.filter(|_| !changes) {
-        Some(id) => one(&view["item_list"], &id, "item", args.json, list::item),
-        None => listed(&view["item_list"], "items", args.json, list::items),
+        Some(id) => {
+            let found = view.item_list.iter().find(|item| item.id.eq_ignore_ascii_case(&id));
+            one(found, &id, "item", args.json, list::item)
+        }
+        None => listed(&view.item_list, "items", args.json, list::items),
     }
 }
 
 /// Prints a list of something of a run.
-fn listed(
-    all: &Value,
+fn listed<T: Serialize>(
+    all: &[T],
     what: &str,
     as_json: bool,
-    shown: impl Fn(&[Value]) -> String,
+    shown: impl Fn(&[T]) -> String,
 ) -> anyhow::Result<()> {
-    match all.as_array().map(Vec::as_slice).unwrap_or_default() {
-        all if as_json => print(&Value::from(all).to_string()),
+    match all {
+        all if as_json => print_json(&all),
         [] => {
             say(&format!("there are no {what} yet"));
             Ok(())
@@ -425,17 +449,15 @@ fn listed(
 }
 
 /// Prints one of them, whole.
-fn one(
-    all: &Value,
+fn one<T: Serialize>(
+    found: Option<&T>,
     id: &str,
     what: &str,
     as_json: bool,
-    shown: impl Fn(&Value) -> String,
+    shown: impl Fn(&T) -> String,
 ) -> anyhow::Result<()> {
-    let is_it =
-        |one: &&Value| one["id"].as_str().is_some_and(|known| known.eq_ignore_ascii_case(id));
-    match all.as_array().into_iter().flatten().find(is_it) {
-        Some(found) if as_json => print(&found.to_string()),
+    match found {
+        Some(found) if as_json => print_json(found),
         Some(found) => print(&shown(found)),
         None => bail!("there is no {what} {id:?}; without it, they are listed"),
     }
@@ -468,19 +490,24 @@ pub(super) struct NoteArgs {
 
 pub(super) async fn note(data: &DataFiles, args: NoteArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let run = format!("/api/runs/{}", in_path(&args.run));
     let changes = args.content.is_some() || args.kind.is_some() || args.remove;
     let view = if changes {
-        let asked = json!({
-            "note": args.note, "content": args.content, "type": args.kind, "remove": args.remove,
-        });
-        client.post(&format!("{run}/notes"), &asked).await?
+        let edit = EditNote {
+            note: args.note.clone(),
+            content: args.content,
+            kind: args.kind,
+            remove: args.remove,
+        };
+        client.edit_note(&args.run, &edit).await?
     } else {
-        client.get(&run).await?
+        client.show_run(&args.run, &ShowRun::default()).await?.run
     };
     match args.note.filter(|_| !changes) {
-        Some(id) => one(&view["notes"], &id, "note", args.json, list::note),
-        None => listed(&view["notes"], "notes", args.json, list::notes),
+        Some(id) => {
+            let found = view.notes.iter().find(|note| note.id.eq_ignore_ascii_case(&id));
+            one(found, &id, "note", args.json, list::note)
+        }
+        None => listed(&view.notes, "notes", args.json, list::notes),
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
-
-use super::{print, say};
+use serde_json::json;
 use teamster_api::Client;
+use teamster_api::agents::Isolation;
+use teamster_api::hub::{Failures, RunAtAGlance, Status, Tally, ToolCalls, YakCounts};
+use teamster_api::runs::ItemCounts;
 use teamster_core::spending::Spent;
 use teamster_hub::config::DataFiles;
+
+use super::{budget, print, print_json, say};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
@@ -27,73 +30,87 @@ pub(super) async fn run(data: &DataFiles, args: StatusArgs) -> anyhow::Result<()
         return Err(super::Refused.into());
     };
     let difference = client.version_difference();
-    let mut status = client.get("/api/status").await?;
+    let status = client.show_status().await?;
     if args.json {
-        status["running"] = true.into();
-        status["url"] = client.hub.url.clone().into();
-        status["data"] = data.directory().to_string_lossy().into();
-        return print(&status.to_string());
+        return print_json(&Shown {
+            status,
+            running: true,
+            url: &client.hub.url,
+            data: data.directory().to_string_lossy(),
+        });
     }
     if let Some(difference) = difference {
         say(&format!("warning: {difference}"));
     }
-    if let Some(stalled) = status["stalled"].as_str() {
+    if let Some(stalled) = &status.stalled {
         say(&format!("warning: {stalled}"));
     }
     print(&shown(&status, &client.hub.url, data))
 }
 
-fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
+/// The hub's answer, with what the command line adds to it.
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    status: Status,
+    running: bool,
+    url: &'a str,
+    data: std::borrow::Cow<'a, str>,
+}
+
+fn shown(status: &Status, url: &str, data: &DataFiles) -> String {
     let mut text = format!(
         "hub      {url} (pid {}, version {})\ndata     {}\nlog      {} events\ntokens   {} live\n",
-        status["pid"],
-        status["version"].as_str().unwrap_or("?"),
+        status.pid,
+        status.version,
         data.directory().display(),
-        status["events"],
-        status["tokens"]
+        status.events,
+        status.tokens
     );
-    let agents = &status["agents"];
-    let some = |name: &str| agents[name].as_u64().filter(|n| *n > 0);
-    let adopted = some("adopted").map(|n| format!(", {n} adopted")).unwrap_or_default();
-    let parked = some("parked").map(|n| format!(" ({n} parked)")).unwrap_or_default();
+    let agents = &status.agents;
+    let some = |n: usize| Some(n).filter(|n| *n > 0);
+    let adopted = some(agents.adopted).map(|n| format!(", {n} adopted")).unwrap_or_default();
+    let parked = some(agents.parked).map(|n| format!(" ({n} parked)")).unwrap_or_default();
     let _ = writeln!(
         text,
         "agents   {} under way, {} queued{parked}{adopted}",
-        agents["active"], agents["queued"]
+        agents.active, agents.queued
     );
-    if let Some(isolation) = status["isolation"].as_str() {
+    if let Some(isolation) = status.isolation {
         let doctor = data.call("doctor");
-        let is_refused = status["agents_refused"] == true;
         let why = match isolation {
-            "namespaces" => String::new(),
-            _ if is_refused => format!(", so agents are refused; `{doctor}` shows why"),
+            Isolation::Namespaces => String::new(),
+            _ if status.agents_refused => {
+                format!(", so agents are refused; `{doctor}` shows why")
+            }
             _ => format!(" (advisory: agents can read the hub's data; `{doctor}` shows why)"),
         };
         let _ = writeln!(text, "isolation {isolation}{why}");
     }
-    for waits in agents["wait_for"].as_array().into_iter().flatten() {
-        let _ = writeln!(text, "         queued: {}", waits.as_str().unwrap_or_default());
+    for waits in &agents.wait_for {
+        let _ = writeln!(text, "         queued: {waits}");
     }
-    let used: Spent = serde_json::from_value(status["used"].clone()).unwrap_or_default();
+    let used = budget::sum(&status.used);
     if used != Spent::default() {
         let _ = writeln!(
             text,
             "used     {}, cost {}",
             used.tokens_shown(|n| n.to_string()),
-            super::budget::cost(&used)
+            budget::cost(&used)
         );
     }
-    if status["questions"].as_u64().is_some_and(|n| n > 0) {
+    if status.questions > 0 {
         let show = data.call("questions");
-        let _ = writeln!(text, "waiting  {} question(s) for you: `{show}`", status["questions"]);
+        let _ = writeln!(text, "waiting  {} question(s) for you: `{show}`", status.questions);
     }
-    let _ = writeln!(text, "yaks     {}", counts(&status["yaks"]));
-    let (n_teams, n_awake) = (&status["teams"]["known"], &status["teams"]["awake"]);
-    if n_teams.as_u64().is_some_and(|n| n > 0) {
-        let _ = writeln!(text, "teams    {n_teams}, {n_awake} awake");
+    let YakCounts { hairy, shaving, shorn } = status.yaks;
+    let yaks = [("hairy", hairy), ("shaving", shaving), ("shorn", shorn)];
+    let _ = writeln!(text, "yaks     {}", counts(&yaks));
+    if status.teams.known > 0 {
+        let _ = writeln!(text, "teams    {}, {} awake", status.teams.known, status.teams.awake);
     }
-    runs(&mut text, status, data);
-    calls(&mut text, &status["calls"]);
+    runs(&mut text, &status.runs, data);
+    calls(&mut text, &status.calls.tools);
     text.trim_end().to_owned()
 }
 
@@ -101,34 +118,33 @@ fn shown(status: &Value, url: &str, data: &DataFiles) -> String {
 const RUNS_SHOWN: usize = 10;
 
 /// Adds the runs, those under way first.
-fn runs(text: &mut String, status: &Value, data: &DataFiles) {
-    let all = || status["runs"].as_array().into_iter().flatten();
-    let name = |run: &Value| run["name"].as_str().unwrap_or("?").to_owned();
+fn runs(text: &mut String, runs: &[RunAtAGlance], data: &DataFiles) {
     // None has begun in a run that waits for its first agent.
-    let iteration = |run: &Value| match run["iteration"].as_u64() {
+    let iteration = |run: &RunAtAGlance| match run.iteration {
         Some(number) => format!("iteration {number}, "),
         None => String::new(),
     };
-    for run in all().filter(|run| run["under_way"] == true) {
-        let (name, phase) = (name(run), run["phase"].as_str().unwrap_or("?"));
-        let watch = data.call(&format!("watch {name}"));
+    let (open, rest): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.under_way);
+    for run in open {
+        let watch = data.call(&format!("watch {}", run.name));
         let _ = writeln!(
             text,
-            "run      {name}: {phase}, {}{}; `{watch}`",
+            "run      {}: {}, {}{}; `{watch}`",
+            run.name,
+            run.phase,
             iteration(run),
-            counts(&run["items"])
+            items(&run.items)
         );
     }
-    let rest: Vec<&Value> = all().filter(|run| run["under_way"] != true).collect();
     for run in rest.iter().take(RUNS_SHOWN) {
-        let complete = if run["complete"] == true { ", complete" } else { "" };
+        let complete = if run.complete { ", complete" } else { "" };
         let _ = writeln!(
             text,
             "run      {}: {} ({}{} note(s){complete})",
-            name(run),
-            counts(&run["items"]),
+            run.name,
+            items(&run.items),
             iteration(run),
-            run["notes"]
+            run.notes
         );
     }
     if let Some(more @ 1..) = rest.len().checked_sub(RUNS_SHOWN) {
@@ -140,24 +156,27 @@ fn runs(text: &mut String, status: &Value, data: &DataFiles) {
 const TOOLS_SHOWN: usize = 5;
 
 /// Adds what was called most since the hub started.
-fn calls(text: &mut String, calls: &Value) {
-    let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
-    let mut tools: Vec<&Value> = calls["tools"].as_array().into_iter().flatten().collect();
-    tools.sort_by_key(|tool| std::cmp::Reverse(number(tool, "calls")));
-    let sum = |name: &str| tools.iter().map(|tool| number(tool, name)).sum::<u64>();
-    let failures = failures(&json!({
-        "refused": sum("refused"), "failed": sum("failed"), "abandoned": sum("abandoned"),
-    }));
-    let _ = writeln!(text, "calls    {} since the hub started{failures}", sum("calls"));
-    for tool in tools.iter().take(TOOLS_SHOWN) {
-        let name = tool["tool"].as_str().unwrap_or("?");
+fn calls(text: &mut String, tools: &[ToolCalls]) {
+    let mut tools: Vec<&ToolCalls> = tools.iter().collect();
+    tools.sort_by_key(|tool| std::cmp::Reverse(tool.tally.calls));
+    let sum = |of: fn(&Tally) -> u64| tools.iter().map(|tool| of(&tool.tally)).sum::<u64>();
+    let all = Failures {
+        refused: sum(|tally| tally.failures.refused),
+        failed: sum(|tally| tally.failures.failed),
+        abandoned: sum(|tally| tally.failures.abandoned),
+    };
+    let n_calls = sum(|tally| tally.calls);
+    let _ = writeln!(text, "calls    {n_calls} since the hub started{}", failures(&all));
+    // A time that is not known is null, as in JSON.
+    let ms = |ms: Option<f64>| serde_json::Value::from(ms);
+    for ToolCalls { tally, tool, .. } in tools.iter().take(TOOLS_SHOWN) {
         let _ = writeln!(
             text,
-            "         {name}: {}{}, p50 {} ms, p99 {} ms",
-            tool["calls"],
-            self::failures(tool),
-            tool["p50_ms"],
-            tool["p99_ms"]
+            "         {tool}: {}{}, p50 {} ms, p99 {} ms",
+            tally.calls,
+            failures(&tally.failures),
+            ms(tally.p50_ms),
+            ms(tally.p99_ms)
         );
     }
     if let Some(more @ 1..) = tools.len().checked_sub(TOOLS_SHOWN) {
@@ -166,18 +185,26 @@ fn calls(text: &mut String, calls: &Value) {
 }
 
 /// Shows failures as «, 2 refused, 1 failed», leaving out what there is none of.
-pub(super) fn failures(of: &Value) -> String {
-    let ways = ["refused", "failed", "abandoned"].into_iter();
-    let some = ways.filter_map(|way| of[way].as_u64().filter(|n| *n > 0).map(|n| (way, n)));
+pub(super) fn failures(of: &Failures) -> String {
+    let ways = [("refused", of.refused), ("failed", of.failed), ("abandoned", of.abandoned)];
+    let some = ways.into_iter().filter(|(_, n)| *n > 0);
     some.map(|(way, n)| format!(", {n} {way}")).collect()
 }
 
+fn items(items: &ItemCounts) -> String {
+    let ItemCounts { remaining, in_progress, completed, blocked, cancelled } = *items;
+    counts(&[
+        ("remaining", remaining),
+        ("in progress", in_progress),
+        ("completed", completed),
+        ("blocked", blocked),
+        ("cancelled", cancelled),
+    ])
+}
+
 /// Shows counts as «3 remaining, 1 completed», leaving out what there is none of.
-fn counts(counts: &Value) -> String {
-    let counts = counts.as_object().into_iter().flatten();
-    let some: Vec<String> = counts
-        .filter(|(_, n)| **n != 0)
-        .map(|(what, n)| format!("{n} {}", what.replace('_', " ")))
-        .collect();
+fn counts(counts: &[(&str, u32)]) -> String {
+    let some = counts.iter().filter(|(_, n)| *n > 0);
+    let some: Vec<String> = some.map(|(what, n)| format!("{n} {what}")).collect();
     if some.is_empty() { "none".into() } else { some.join(", ") }
 }

@@ -8,8 +8,9 @@ use anyhow::bail;
 use serde_json::{Value, json};
 
 use super::agent::in_our_words;
-use super::{connect_to_hub, print, say};
+use super::{connect_to_hub, print, print_json, say};
 use teamster_api::Client;
+use teamster_api::tells::{CancelledTell, Status};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -79,26 +80,26 @@ pub(super) struct CancelArgs {
 
 pub(super) async fn cancel(data: &DataFiles, args: CancelArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let path = format!("/api/tells/{}/cancel", teamster_api::in_path(&args.message));
-    let answer = client.post(&path, &json!({})).await?;
-    let is_cancelled = answer["cancelled"] == true;
-    let id = word(&answer, "tellId");
+    let answer = client.cancel_tell(&args.message).await?;
+    let CancelledTell { tell_id: id, cancelled: is_cancelled, status } = &answer;
     if args.json {
-        print(&answer.to_string())?;
-    } else if is_cancelled {
+        print_json(&answer)?;
+    } else if *is_cancelled {
         print(&format!("{id} is taken back"))?;
     } else {
-        say(&match word(&answer, "status") {
-            "active" => format!(
+        say(&match status {
+            Some(Status::Active) => format!(
                 "{id} is being answered already; `{}` ends its agent's turn",
                 data.call("sleep TEAM")
             ),
-            "cancelled" => format!("{id} was taken back already"),
-            "terminated" => format!("{id} was terminated already"),
-            _ => format!("{id} was answered already"),
+            Some(Status::Cancelled) => format!("{id} was taken back already"),
+            Some(Status::Terminated) => format!("{id} was terminated already"),
+            Some(Status::Queued | Status::Completed) | None => {
+                format!("{id} was answered already")
+            }
         });
     }
-    if is_cancelled { Ok(()) } else { Err(super::Refused.into()) }
+    if *is_cancelled { Ok(()) } else { Err(super::Refused.into()) }
 }
 
 fn word<'a>(value: &'a Value, name: &str) -> &'a str {

@@ -1,7 +1,8 @@
 //! `teamster token`: who may call.
 
 use anyhow::{Context, bail};
-use teamster_api::paths::ListTokens;
+use teamster_api::paths::{self, ListTokens};
+use teamster_api::teams::ListTeams;
 use teamster_api::tokens::{NewToken, Token};
 use teamster_api::{Client, ListQuery};
 use teamster_core::Timestamp;
@@ -128,8 +129,8 @@ pub(super) async fn run(data: &DataFiles, TokenArgs { verb }: TokenArgs) -> anyh
 
 /// A team may be described later than its tokens are made.
 pub(super) async fn warn_if_unknown(client: &mut Client, team: &str) -> anyhow::Result<()> {
-    let known = client.get("/api/teams").await?;
-    if known["teams"].as_array().is_some_and(|teams| teams.iter().all(|one| one["name"] != team)) {
+    let known = client.all::<paths::ListTeams, _>(&ListTeams::default()).await?;
+    if known.iter().all(|one| one.name != team) {
         say(&format!(
             "warning: there is no team {team} yet; `teamster team add {team} PATH` adds it"
         ));

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use crossterm::event::{KeyCode, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
-use serde::Deserialize;
-use serde_json::Value;
-use teamster_core::spending::Spent;
+use teamster_api::Lost;
+use teamster_api::agents::Phase;
+use teamster_api::runs::{ListedRun, Phase as RunPhase};
+use teamster_api::teams::Doing;
+use teamster_api::top::{ShowTop, Top, TopAgent};
 
 use super::screen::{Input, Screen, WAIT_MS, clean_line, cut, fill, starts_hub, width};
-use super::{budget, connect_to_hub, print};
-use teamster_api::{Client, Lost};
-use teamster_hub::api::teams::Shown as Team;
+use super::{budget, connect_to_hub, print, print_json};
 use teamster_hub::config::DataFiles;
 
 /// However much happens, people need to see it no more than four times a second.
@@ -32,61 +31,13 @@ pub(super) struct TopArgs {
     json: bool,
 }
 
-/// The workspace as the hub tells it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Top {
-    seq: u64,
-    records: u64,
-    agents: Vec<Agent>,
-    runs: Vec<Run>,
-    teams: Vec<Team>,
-    questions: Vec<Question>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Agent {
-    id: String,
-    phase: String,
-    program: Option<String>,
-    isolation: Option<String>,
-    turns: u64,
-    used: Spent,
-    parked_until: Option<i64>,
-    status: Option<String>,
-    doing: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Run {
-    name: String,
-    phase: String,
-    why: Option<String>,
-    items: std::collections::BTreeMap<String, u64>,
-    workers: Option<u32>,
-    iterations: Option<u32>,
-    spent_now: Option<Spent>,
-    queued_messages: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Question {
-    id: String,
-    agent: String,
-    title: String,
-    choices: Vec<Value>,
-}
-
 pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
     let answer = data.call("answer");
     if args.json {
-        return print(&client.get("/api/top").await?.to_string());
+        return print_json(&client.show_top(&ShowTop::default()).await?);
     }
-    let mut top = fetch(&mut client, "/api/top").await?;
+    let mut top = client.show_top(&ShowTop::default()).await?;
     if args.once || !super::run::has_whole_terminal() {
         let lines = lines(&top, &answer);
         let text: Vec<&str> = lines.iter().map(|(_, line)| line.trim_end()).collect();
@@ -96,15 +47,15 @@ pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
     let mut first = 0_usize;
     let mut gone = None;
     loop {
-        let path = format!("/api/top?after={}&records={}&wait_ms={WAIT_MS}", top.seq, top.records);
+        let next = ShowTop { after: top.seq, records: top.records, wait_ms: WAIT_MS };
         let is_gone = gone.is_some();
         let more = async {
             if is_gone {
                 client.connect_again().await;
-                return fetch(&mut client, "/api/top").await;
+                return client.show_top(&ShowTop::default()).await;
             }
             tokio::time::sleep(PAUSE).await;
-            fetch(&mut client, &path).await
+            client.show_top(&next).await
         };
         tokio::pin!(more);
         let more = loop {
@@ -133,11 +84,6 @@ pub(super) async fn run(data: &DataFiles, args: TopArgs) -> anyhow::Result<()> {
             Err(error) => return Err(error),
         }
     }
-}
-
-async fn fetch(client: &mut Client, path: &str) -> anyhow::Result<Top> {
-    let answer = client.get(path).await?;
-    serde_json::from_value(answer).context("the hub is of another version; restart it")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +132,7 @@ fn lines(top: &Top, answer: &str) -> Vec<(Look, String)> {
     if !top.questions.is_empty() {
         lines.push((Look::Head, format!("QUESTIONS {}", top.questions.len())));
         for question in &top.questions {
-            let words = question.choices.iter().filter_map(|choice| choice["word"].as_str());
+            let words = question.choices.iter().map(|choice| choice.word.as_str());
             let words = words.collect::<Vec<_>>().join("|");
             let title = clean_line(&question.title);
             let text = format!("{} {} wants to: {title}", question.id, question.agent);
@@ -195,7 +141,7 @@ fn lines(top: &Top, answer: &str) -> Vec<(Look, String)> {
         }
         lines.push((Look::Plain, String::new()));
     }
-    let is_live = |agent: &&Agent| agent.phase != "ended";
+    let is_live = |agent: &&TopAgent| agent.phase != Phase::Ended;
     let n_live = top.agents.iter().filter(is_live).count();
     lines.push((Look::Head, format!("AGENTS {n_live} under way")));
     lines.extend(agents(&top.agents));
@@ -203,7 +149,7 @@ fn lines(top: &Top, answer: &str) -> Vec<(Look, String)> {
     lines.push((Look::Head, format!("RUNS {}", top.runs.len())));
     lines.extend(runs(&top.runs));
     let talks = || top.teams.iter().flat_map(|team| &team.conversations);
-    let n_awake = talks().filter(|talk| talk.status != "asleep").count();
+    let n_awake = talks().filter(|talk| talk.status != Doing::Asleep).count();
     let n_queued: usize = talks().map(|talk| talk.queued).sum();
     lines.push((Look::Plain, String::new()));
     let teams =
@@ -211,7 +157,7 @@ fn lines(top: &Top, answer: &str) -> Vec<(Look, String)> {
     lines.push((Look::Head, teams));
     for team in &top.teams {
         for talk in
-            team.conversations.iter().filter(|talk| talk.status != "asleep" || talk.queued > 0)
+            team.conversations.iter().filter(|talk| talk.status != Doing::Asleep || talk.queued > 0)
         {
             let text = format!(
                 "{:<20} {:<9} from {}, {} queued",
@@ -236,24 +182,24 @@ fn table(rows: Vec<(Look, Vec<String>)>) -> Vec<(Look, String)> {
     rows.into_iter().map(|(look, cells)| (look, line(cells))).collect()
 }
 
-fn agents(agents: &[Agent]) -> Vec<(Look, String)> {
+fn agents(agents: &[TopAgent]) -> Vec<(Look, String)> {
     let head = ["id", "phase", "program", "isolation", "turns", "cost", "does"].map(str::to_owned);
     let rows = agents.iter().map(|agent| {
         let phase = match (&agent.status, agent.parked_until) {
-            (Some(status), _) => status.clone(),
+            (Some(status), _) => status.to_string(),
             (None, Some(_)) => "parked".to_owned(),
-            (None, None) => agent.phase.clone(),
+            (None, None) => agent.phase.to_string(),
         };
-        let look = if agent.phase == "ended" { Look::Dim } else { Look::Plain };
+        let look = if agent.phase == Phase::Ended { Look::Dim } else { Look::Plain };
         let doing = clean_line(agent.doing.as_deref().unwrap_or_default());
         let program = agent.program.clone().unwrap_or_default();
         let cells = vec![
             agent.id.clone(),
             phase,
             program,
-            agent.isolation.clone().unwrap_or_default(),
+            agent.isolation.map(|isolation| isolation.to_string()).unwrap_or_default(),
             agent.turns.to_string(),
-            budget::cost(&agent.used),
+            budget::cost(&budget::sum(&agent.used)),
             doing,
         ];
         (look, cells)
@@ -264,25 +210,25 @@ fn agents(agents: &[Agent]) -> Vec<(Look, String)> {
     table(std::iter::once((Look::Dim, head.to_vec())).chain(rows).collect())
 }
 
-fn runs(runs: &[Run]) -> Vec<(Look, String)> {
+fn runs(runs: &[ListedRun]) -> Vec<(Look, String)> {
     let head = ["name", "phase", "done", "open", "iterations", "cost", ""].map(str::to_owned);
     let rows = runs.iter().map(|run| {
-        let count = |status: &str| run.items.get(status).copied().unwrap_or_default();
         let mut more = Vec::new();
         more.extend(run.why.as_deref().map(clean_line));
         more.extend(run.workers.filter(|n| *n > 1).map(|n| format!("{n} workers")));
-        let blocked = count("blocked");
+        let blocked = run.items.blocked;
         more.extend((blocked > 0).then(|| format!("{blocked} blocked")));
         let n_messages = run.queued_messages.unwrap_or_default();
         more.extend((n_messages > 0).then(|| format!("{n_messages} messages queued")));
-        let is_live = matches!(run.phase.as_str(), "working" | "paused" | "stopping");
+        let is_live =
+            matches!(run.phase, RunPhase::Working | RunPhase::Paused | RunPhase::Stopping);
         let cells = vec![
             run.name.clone(),
-            run.phase.clone(),
-            count("completed").to_string(),
-            (count("remaining") + count("in_progress")).to_string(),
+            run.phase.to_string(),
+            run.items.completed.to_string(),
+            (run.items.remaining + run.items.in_progress).to_string(),
             run.iterations.map(|n| n.to_string()).unwrap_or_default(),
-            budget::cost(&run.spent_now.unwrap_or_default()),
+            budget::cost(&budget::sum(&run.spent_now.unwrap_or_default())),
             more.join(", "),
         ];
         (if is_live { Look::Plain } else { Look::Dim }, cells)

@@ -5,13 +5,15 @@ mod terminal;
 
 use std::fmt::Write as _;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use teamster_core::Timestamp;
 use teamster_core::ids::TellId;
 
 use super::{connect_to_hub, put, say};
-use teamster_api::{Client, in_path};
+use teamster_api::agents::ReadTranscript;
+use teamster_api::conversations::{Conversation, FindConversation, Message};
+use teamster_api::tells::{ShowTell, Status};
+use teamster_api::{Client, paths};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 
@@ -48,14 +50,14 @@ pub(super) struct Which {
 }
 
 impl Which {
-    pub(super) async fn find(&self, client: &mut Client) -> anyhow::Result<Value> {
-        let path = match &self.to {
-            None => format!("/api/conversations/{}", in_path(&self.from)),
+    pub(super) async fn find(&self, client: &mut Client) -> anyhow::Result<Conversation> {
+        match &self.to {
+            None => client.show_conversation(&self.from).await,
             Some(to) => {
-                format!("/api/conversations?from={}&to={}", in_path(&self.from), in_path(to))
+                let pair = FindConversation { from: self.from.clone(), to: to.clone() };
+                client.find_conversation(&pair).await
             }
-        };
-        client.get(&path).await
+        }
     }
 }
 
@@ -94,11 +96,11 @@ fn since(text: &str) -> Result<Since, String> {
 enum Shown<'a> {
     Record(&'a Value),
     /// A message that its agent never began with.
-    Unbegun(&'a Value),
+    Unbegun(&'a Message),
     /// What came of a message, where the transcript does not say so.
     Came {
         tell: &'a str,
-        status: &'a str,
+        status: Status,
         reason: &'a str,
     },
     /// Records up to this number were removed; the first that is left is from this time, in milliseconds since 1970.
@@ -176,7 +178,7 @@ fn say_lost() {
 /// A conversation that is being shown. Of what was shown it keeps nothing but the message under way.
 struct Talk<'a> {
     client: Client,
-    conversation: Value,
+    conversation: Conversation,
     look: &'a mut dyn Look,
     since_ms: Option<i64>,
     /// The message that the last records were about, if it was not said what came of it.
@@ -185,47 +187,45 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     async fn show(mut self, follow: bool) -> anyhow::Result<()> {
-        let agent = self.conversation["agent"].as_str().context("it has no agent")?.to_owned();
+        let agent = self.conversation.agent.clone();
         let mut unbegun = self.unbegun();
         let (mut after, mut is_first, mut caught_up) = (0, true, false);
         loop {
             let wait_ms = if caught_up { WAIT_MS } else { 0 };
-            let mut path = format!(
-                "/api/agents/{}/transcript?after={after}&wait_ms={wait_ms}",
-                in_path(&agent)
-            );
-            if let Some(since_ms) = self.since_ms.filter(|_| is_first) {
-                let _ = write!(path, "&since_ms={since_ms}");
-            }
+            let since_ms = self.since_ms.filter(|_| is_first);
+            let asked = ReadTranscript { after, limit: None, wait_ms, since_ms };
             let page = match follow {
-                true => self.client.get_patiently(&path, say_lost).await?,
-                false => self.client.get(&path).await?,
+                true => {
+                    let read = self
+                        .client
+                        .send_patiently::<paths::ReadTranscript>(&agent, &asked, say_lost);
+                    read.await?
+                }
+                false => self.client.read_transcript(&agent, &asked).await?,
             };
-            let forgotten = page["forgotten"].as_u64().unwrap_or_default();
+            let forgotten = page.forgotten;
             if forgotten > after && self.since_ms.is_none() {
-                let left_ms = page["records"][0]["at_ms"].as_i64();
+                let left_ms = page.records.first().and_then(|record| record["at_ms"].as_i64());
                 put(&self.look.show(&Shown::Forgotten { up_to: forgotten, left_ms }))?;
             }
-            for record in page["records"].as_array().into_iter().flatten() {
+            for record in &page.records {
                 if record["type"] == "told" {
-                    let before = number(&record["tell"]);
-                    while unbegun.last().is_some_and(|tell| number(&tell["id"]) < before) {
+                    let before = record["tell"].as_str().and_then(number);
+                    while unbegun.last().is_some_and(|tell| number(&tell.id) < before) {
                         self.print_unbegun(unbegun.pop())?;
                     }
                 }
                 self.show_record(record).await?;
             }
-            let last = page["last"].as_u64().context("the hub's answer has no end")?;
-            let is_end =
-                last == after || (is_first && page["records"].as_array().is_none_or(Vec::is_empty));
-            (after, is_first) = (last, false);
+            let is_end = page.last == after || (is_first && page.records.is_empty());
+            (after, is_first) = (page.last, false);
             if !is_end {
                 continue;
             }
             while let Some(tell) = unbegun.pop() {
                 self.print_unbegun(Some(tell))?;
             }
-            if !follow || page["live"] != true {
+            if !follow || !page.live {
                 break;
             }
             caught_up = true;
@@ -251,28 +251,24 @@ impl Talk<'_> {
     async fn close_open(&mut self) -> anyhow::Result<()> {
         let Some(tell) = self.open.take() else { return Ok(()) };
         // One that is too long ago is not at hand any more.
-        let Ok(known) = self.client.get(&format!("/api/tells/{}", in_path(&tell))).await else {
+        let Ok(known) = self.client.show_tell(&tell, &ShowTell::default()).await else {
             return Ok(());
         };
-        let status = known["status"].as_str().unwrap_or_default();
-        let reason = known["reason"].as_str().unwrap_or_default();
-        if status == "active" {
+        let (status, reason) = (known.status, known.reason.as_deref().unwrap_or_default());
+        if status == Status::Active {
             return Ok(());
         }
         put(&self.look.show(&Shown::Came { tell: &tell, status, reason }))
     }
 
     /// Returns the messages that were never begun, newest first.
-    fn unbegun(&self) -> Vec<Value> {
-        let tells = self.conversation["tells"].as_array().into_iter().flatten();
-        let is_shown = |tell: &&Value| {
-            tell["begun"] == false
-                && self.since_ms.is_none_or(|since| tell["at"].as_i64() >= Some(since))
-        };
-        tells.filter(is_shown).rev().cloned().collect()
+    fn unbegun(&self) -> Vec<Message> {
+        let is_shown =
+            |tell: &&Message| !tell.begun && self.since_ms.is_none_or(|since| tell.at >= since);
+        self.conversation.tells.iter().filter(is_shown).rev().cloned().collect()
     }
 
-    fn print_unbegun(&mut self, tell: Option<Value>) -> anyhow::Result<()> {
+    fn print_unbegun(&mut self, tell: Option<Message>) -> anyhow::Result<()> {
         match tell {
             Some(tell) => put(&self.look.show(&Shown::Unbegun(&tell))),
             None => Ok(()),
@@ -281,8 +277,8 @@ impl Talk<'_> {
 }
 
 /// Returns the number of a message, which are in the order in which they were sent.
-fn number(id: &Value) -> Option<u32> {
-    TellId::parse(id.as_str()?).map(|id| id.0)
+fn number(id: &str) -> Option<u32> {
+    TellId::parse(id).map(|id| id.0)
 }
 
 #[cfg(test)]

@@ -314,11 +314,8 @@ fn detach(
 
 /// Says what people have to know about the isolation of agents. A hub in the foreground says it itself.
 async fn warn(data: &DataFiles) -> anyhow::Result<()> {
-    let found = Client::connect(data).await?.get("/api/isolation").await?;
-    let warnings = found["warnings"].as_array().into_iter().flatten();
-    warnings
-        .filter_map(|warning| warning.as_str())
-        .for_each(|warning| say(&format!("warning: {warning}")));
+    let found = Client::connect(data).await?.show_isolation().await?;
+    found.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
     Ok(())
 }
 

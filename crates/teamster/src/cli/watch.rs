@@ -1,9 +1,9 @@
 //! `teamster watch`: a run that somebody has begun, watched and steered.
 
-use super::run::headless::{Follow, OnSignal, is_over};
-use super::run::{has_whole_terminal, show};
+use super::run::headless::{Follow, OnSignal};
+use super::run::{Watched as _, has_whole_terminal, show};
 use super::{connect_to_hub, say};
-use teamster_api::in_path;
+use teamster_api::runs::{RunLine, ShowRun};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -25,16 +25,15 @@ pub(super) async fn run(data: &DataFiles, args: WatchArgs) -> anyhow::Result<()>
         return show::show(data, &args.run).await;
     }
     let mut client = connect_to_hub(data).await?;
-    let view = client.get(&format!("/api/runs/{}", in_path(&args.run))).await?;
-    if !args.json && !is_over(&view) {
-        let count = |status: &str| view["items"][status].as_u64().unwrap_or_default();
-        let n_open = count("remaining") + count("in_progress");
-        let phase = view["phase"].as_str().unwrap_or_default();
-        say(&format!("{}: {phase}, {} done, {n_open} open", args.run, count("completed")));
+    let view = client.show_run(&args.run, &ShowRun::default()).await?;
+    if !args.json && !view.run.is_over() {
+        let RunLine { phase, items, .. } = &view.run.line;
+        let n_open = items.remaining + items.in_progress;
+        say(&format!("{}: {phase}, {} done, {n_open} open", args.run, items.completed));
     }
-    let after = view["commit"].as_u64().unwrap_or_default();
+    let after = view.commit;
     let follow = Follow { name: &args.run, json: args.json, after, on_signal: OnSignal::Leave };
-    if is_over(&view) {
+    if view.run.is_over() {
         return follow.end(data, &view);
     }
     follow.run(data, &mut client).await

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{connect_to_hub, print, say};
-use teamster_api::Client;
+use super::{connect_to_hub, print, print_json, say};
+use teamster_api::paths::ListYaks;
+use teamster_api::yaks::{Label, Status, Yak};
+use teamster_api::{Client, ListQuery};
 use teamster_hub::config::DataFiles;
 use teamster_hub::project::Project;
 
@@ -155,7 +157,7 @@ pub(super) async fn run(data: &DataFiles, YakArgs { verb }: YakArgs) -> anyhow::
         Verb::List { status, label, json } => {
             let status = if status == "shearing" { "shaving".to_owned() } else { status };
             let labelled =
-                |yak: &Value| label.as_ref().is_none_or(|label| has(&yak["labels"], label));
+                |yak: &Yak| label.as_ref().is_none_or(|label| yak.labels.contains(label));
             list(&mut client, json, |yak| labelled(yak) && is(yak, &status)).await
         }
         Verb::Next { json } => {
@@ -163,10 +165,8 @@ pub(super) async fn run(data: &DataFiles, YakArgs { verb }: YakArgs) -> anyhow::
         }
         Verb::Search { text, json } => {
             let text = text.to_lowercase();
-            let found = |field: &Value| {
-                field.as_str().is_some_and(|field| field.to_lowercase().contains(&text))
-            };
-            list(&mut client, json, |yak| found(&yak["title"]) || found(&yak["description"])).await
+            let found = |field: &str| field.to_lowercase().contains(&text);
+            list(&mut client, json, |yak| found(&yak.title) || found(&yak.description)).await
         }
         Verb::Show { id } => print(&call(&mut client, "show_yak", json!({"yak_id": id})).await?),
         Verb::Update { id, title, kind, priority, description } => {
@@ -226,7 +226,7 @@ async fn label(
         plain && !id.is_empty(),
         "{id:?} is not a yak's id; `teamster yak list` shows them"
     );
-    client.post(&format!("/api/yaks/{id}/labels"), &json!({"add": add, "remove": remove})).await?;
+    client.label_yak(id, &Label { add: add.to_vec(), remove: remove.to_vec() }).await?;
     Ok(())
 }
 
@@ -239,57 +239,43 @@ fn with(arguments: Value, more: impl IntoIterator<Item = (&'static str, Option<V
     Value::Object(all)
 }
 
-async fn list(
-    client: &mut Client,
-    json: bool,
-    shown: impl Fn(&Value) -> bool,
-) -> anyhow::Result<()> {
-    let yaks = client.get("/api/yaks").await?;
-    let yaks: Vec<&Value> =
-        yaks.as_array().into_iter().flatten().filter(|yak| shown(yak)).collect();
+async fn list(client: &mut Client, json: bool, shown: impl Fn(&Yak) -> bool) -> anyhow::Result<()> {
+    let mut yaks = client.all::<ListYaks, _>(&ListQuery::default()).await?;
+    yaks.retain(shown);
     if json {
-        return print(&json!(yaks).to_string());
+        return print_json(&yaks);
     }
     if yaks.is_empty() {
         say("no such yaks");
         return Ok(());
     }
-    print(&yaks.into_iter().map(in_a_line).collect::<Vec<_>>().join("\n"))
+    print(&yaks.iter().map(in_a_line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Says whether a yak is in a status; tangled is what a hairy yak is while it waits for another.
-fn is(yak: &Value, status: &str) -> bool {
+fn is(yak: &Yak, status: &str) -> bool {
     match status {
         "all" => true,
-        "open" => yak["status"] != "shorn",
-        "tangled" => yak["tangled_by"].as_array().is_some_and(|others| !others.is_empty()),
-        status => yak["status"] == status,
+        "open" => yak.status != Status::Shorn,
+        "tangled" => !yak.tangled_by.is_empty(),
+        status => yak.status.as_str() == status,
     }
 }
 
-fn has(labels: &Value, label: &str) -> bool {
-    labels.as_array().into_iter().flatten().any(|other| other == label)
-}
-
-fn in_a_line(yak: &Value) -> String {
-    let word = |name: &str| yak[name].as_str().unwrap_or("?").to_owned();
-    let words = |name: &str| {
-        let words = yak[name].as_array().into_iter().flatten().filter_map(Value::as_str);
-        words.collect::<Vec<_>>().join(", ")
-    };
-    let labels = Some(words("labels"))
+fn in_a_line(yak: &Yak) -> String {
+    let labels = Some(yak.labels.join(", "))
         .filter(|labels| !labels.is_empty())
         .map(|labels| format!(" [{labels}]"));
-    let tangled = Some(words("tangled_by"))
+    let tangled = Some(yak.tangled_by.join(", "))
         .filter(|others| !others.is_empty())
         .map(|others| format!(" (tangled by {others})"));
     format!(
         "{:<18} {:<8} p{} {:<8} {}{}{}",
-        word("id"),
-        word("status"),
-        yak["priority"],
-        word("type"),
-        word("title"),
+        yak.id,
+        yak.status,
+        yak.priority,
+        yak.kind,
+        yak.title,
         labels.unwrap_or_default(),
         tangled.unwrap_or_default()
     )

@@ -779,7 +779,7 @@ async fn the_operators_routes_say_what_is_wrong() {
         DELETE /api/tokens/a%2fb : 409 "refused" no live token is called "a/b"; `teamster token list` shows them
         GET /api/log?after=x : 400 "malformed" Failed to deserialize query string: after: invalid digit found in string
         GET /api/log?after=-1 : 400 "malformed" Failed to deserialize query string: after: invalid digit found in string
-        GET /api/log?surprise=1 : 400 "malformed" Failed to deserialize query string: surprise: unknown field `surprise`, expected `after` or `wait_ms`
+        GET /api/log?surprise=1 : 400 "malformed" Failed to deserialize query string: surprise: unknown field `surprise`, expected one of `after`, `limit`, `wait_ms`
         POST /api/yaks/yak-1/labels {: 400 "malformed" Failed to parse the request body as JSON: EOF while parsing an object at line 1 column 1
         POST /api/yaks/yak-1/labels {"add":[""]}: 409 "refused" label is empty; give it some text
         POST /api/yaks/yak-1/labels {"add":["a\u0000"]}: 409 "refused" label contains a control character (\u{0}); only line breaks and tabs are allowed

@@ -1,6 +1,7 @@
 //! The tests of the whole program, in one binary. Every file beside this one is a module of it.
 
 mod agents;
+mod api;
 mod bad_input;
 mod cli;
 mod configuration;

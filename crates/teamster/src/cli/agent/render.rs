@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use teamster_api::agents::{Agent, AgentCalls, AgentDetails, AgentToolCalls, Isolation};
+use teamster_api::{Millis, spending};
 use teamster_core::spending::Spent;
 use teamster_core::{Timestamp, text};
 
 use super::super::status::failures;
-use super::super::{dim, local_time};
-use teamster_hub::isolation;
+use super::super::{budget, dim, local_time};
 
 /// As much of a tool's input or output as fits a line.
 const LINE_CHARS_MAX: usize = 160;
@@ -17,8 +18,8 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-fn time(value: &Value) -> String {
-    value.as_i64().map(|at| local_time(Timestamp(at))).unwrap_or_default()
+fn time(at: Option<Millis>) -> String {
+    at.map(|at| local_time(Timestamp(at))).unwrap_or_default()
 }
 
 /// What came from an agent must not steer the terminal, nor show other words than it has.
@@ -34,84 +35,86 @@ pub(in crate::cli) fn line(text: &str) -> String {
     }
 }
 
-pub(super) fn table(agents: &[&Value]) -> String {
+pub(super) fn table(agents: &[&Agent]) -> String {
     let mut text = format!(
         "{:<20} {:<8} {:<14} {:<19} {:<10} {}\n",
         "id", "phase", "drafted by", "since", "isolation", "dossier"
     );
     for agent in agents {
-        let since = [&agent["ended_at"], &agent["started_at"], &agent["drafted_at"]];
-        let since = since.into_iter().find(|at| !at.is_null()).map(time).unwrap_or_default();
-        let ending = word(&agent["outcome"], "status");
-        let parked = !agent["parked_until"].is_null();
-        let phase = match (ending, parked) {
-            ("", true) => "parked",
-            ("", false) => word(agent, "phase"),
-            (ending, _) => ending,
+        let since = agent.ended_at.or(agent.started_at).unwrap_or(agent.drafted_at);
+        let phase = match (&agent.outcome, agent.parked_until) {
+            (Some(outcome), _) => outcome.status.as_str(),
+            (None, Some(_)) => "parked",
+            (None, None) => agent.phase.as_str(),
         };
         let _ = writeln!(
             text,
-            "{:<20} {phase:<8} {:<14} {since:<19} {:<10} {}",
-            word(agent, "id"),
-            word(agent, "drafted_by"),
-            word(agent, "isolation"),
-            word(agent, "dossier"),
+            "{:<20} {phase:<8} {:<14} {:<19} {:<10} {}",
+            agent.id,
+            agent.drafted_by,
+            time(Some(since)),
+            agent.isolation.map_or("", Isolation::as_str),
+            agent.dossier,
         );
-        if !word(agent, "waits_for").is_empty() {
-            let _ = writeln!(
-                text,
-                "{:<20} {}",
-                "",
-                line(&format!("waits: {}", word(agent, "waits_for")))
-            );
+        if let Some(why) = &agent.waits_for {
+            let _ = writeln!(text, "{:<20} {}", "", line(&format!("waits: {why}")));
         }
     }
     text
 }
 
-pub(super) fn head(agent: &Value) -> String {
-    let parked = !agent["parked_until"].is_null();
-    let phase = if parked { "parked" } else { word(agent, "phase") };
-    let mut text = format!("{} ({phase})\n", word(agent, "id"));
+/// Shows how an agent is isolated, in a word or two.
+pub(in crate::cli) fn isolation(isolation: Isolation) -> String {
+    match isolation {
+        Isolation::Namespaces => "namespaces".to_owned(),
+        weaker => format!("{weaker} (advisory)"),
+    }
+}
+
+pub(super) fn head(details: &AgentDetails) -> String {
+    let AgentDetails { agent, prompt, remote, calls } = details;
+    let phase = if agent.parked_until.is_some() { "parked" } else { agent.phase.as_str() };
+    let mut text = format!("{} ({phase})\n", agent.id);
     for (title, value) in [
-        ("dossier", word(agent, "dossier").to_owned()),
-        ("directory", word(agent, "directory").to_owned()),
-        ("over", word(agent, "remote").to_owned()),
-        ("drafted by", word(agent, "drafted_by").to_owned()),
-        ("drafted at", time(&agent["drafted_at"])),
-        ("started at", time(&agent["started_at"])),
-        ("isolation", isolation::shown(&agent["isolation"])),
+        ("dossier", agent.dossier.clone()),
+        ("directory", agent.directory.clone()),
+        ("over", remote.clone().unwrap_or_default()),
+        ("drafted by", agent.drafted_by.clone()),
+        ("drafted at", time(Some(agent.drafted_at))),
+        ("started at", time(agent.started_at)),
+        ("isolation", agent.isolation.map(isolation).unwrap_or_default()),
         ("session", session(agent)),
-        ("parked", until(&agent["parked_until"])),
-        ("waits", line(word(agent, "waits_for"))),
-        ("used", used(&agent["used"])),
-        ("task", line(word(agent, "prompt"))),
+        (
+            "parked",
+            agent.parked_until.map(|at| format!("until {}", time(Some(at)))).unwrap_or_default(),
+        ),
+        ("waits", line(agent.waits_for.as_deref().unwrap_or_default())),
+        ("used", used(&agent.used)),
+        ("task", line(prompt)),
     ] {
         if !value.is_empty() {
             let _ = writeln!(text, "  {title:<10} {value}");
         }
     }
-    calls(&mut text, &agent["calls"]);
+    if let Some(calls) = calls {
+        self::calls(&mut text, calls);
+    }
     text
 }
 
 /// Its session, and whether another process can resume it.
-fn session(agent: &Value) -> String {
-    let session = line(word(agent, "session"));
-    if session.is_empty() || agent["can_resume"] != false {
+fn session(agent: &Agent) -> String {
+    let session = line(agent.session.as_deref().unwrap_or_default());
+    if session.is_empty() || agent.can_resume {
         return session;
     }
     format!("{session} (its program cannot resume it)")
 }
 
-fn until(at: &Value) -> String {
-    if at.is_null() { String::new() } else { format!("until {}", time(at)) }
-}
-
 /// What it used itself; what is not known is said to be.
-fn used(spent: &Value) -> String {
-    let spent: Spent = serde_json::from_value(spent.clone()).unwrap_or_default();
-    let cost = super::super::budget::cost(&spent);
+fn used(used: &spending::Spent) -> String {
+    let spent = budget::sum(used);
+    let cost = budget::cost(&spent);
     if spent == Spent::default() {
         return String::new();
     }
@@ -124,35 +127,33 @@ fn used(spent: &Value) -> String {
 }
 
 /// Adds what the agent called of ours.
-fn calls(text: &mut String, calls: &Value) {
-    let Some(n) = calls["calls"].as_u64() else { return };
-    let title = "calls";
-    let _ = writeln!(text, "  {title:<10} {n} since the hub started{}", failures(calls));
-    for tool in calls["tools"].as_array().into_iter().flatten() {
-        let _ = writeln!(
-            text,
-            "             {}: {}{}",
-            word(tool, "tool"),
-            tool["calls"],
-            failures(tool)
-        );
+fn calls(text: &mut String, calls: &AgentCalls) {
+    let (title, n) = ("calls", calls.tally.calls);
+    let failed = failures(&calls.tally.failures);
+    let _ = writeln!(text, "  {title:<10} {n} since the hub started{failed}");
+    for AgentToolCalls { tool, calls, failures: failed, .. } in &calls.tools {
+        let _ = writeln!(text, "             {tool}: {calls}{}", failures(failed));
     }
 }
 
-pub(super) fn outcome(agent: &Value) -> String {
-    let outcome = &agent["outcome"];
-    let took = agent["duration_ms"].as_f64().map(|ms| format!(" after {:.1} s", ms / 1e3));
+pub(super) fn outcome(agent: &Agent) -> String {
+    let took = agent.duration_ms.map(|ms| format!(" after {:.1} s", ms as f64 / 1e3));
+    let took = took.unwrap_or_default();
+    let Some(outcome) = &agent.outcome else {
+        return format!("{}  (){took}: ", agent.id);
+    };
     let mut text = format!(
-        "{} {} ({}){}: {}",
-        word(agent, "id"),
-        word(outcome, "ending"),
-        word(outcome, "status"),
-        took.unwrap_or_default(),
-        plain(word(outcome, "summary")).trim()
+        "{} {} ({}){took}: {}",
+        agent.id,
+        outcome.ending,
+        outcome.status,
+        plain(&outcome.summary).trim()
     );
-    for name in ["changes", "issues", "questions"] {
-        for entry in outcome[name].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            let _ = write!(text, "\n  {}: {}", name.trim_end_matches('s'), line(entry));
+    for (name, entries) in
+        [("change", &outcome.changes), ("issue", &outcome.issues), ("question", &outcome.questions)]
+    {
+        for entry in entries {
+            let _ = write!(text, "\n  {name}: {}", line(entry));
         }
     }
     text

@@ -1,10 +1,9 @@
 //! `teamster run forget`: remove a run with what it left behind. The verb is one word after `run`; a spec of that name is
 //! `./forget`.
 
-use serde_json::{Value, json};
+use teamster_api::runs::{Forget, Removed};
 
-use crate::cli::{connect_to_hub, print, say};
-use teamster_api::in_path;
+use crate::cli::{connect_to_hub, print, print_json, say};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -24,30 +23,25 @@ pub(super) struct ForgetArgs {
 
 pub(super) async fn run(data: &DataFiles, args: ForgetArgs) -> anyhow::Result<()> {
     let mut client = connect_to_hub(data).await?;
-    let path = format!("/api/runs/{}/forget", in_path(&args.run));
-    let done = client.post(&path, &json!({"force": args.force})).await?;
+    let done = client.forget_run(&args.run, &Forget { force: args.force }).await?;
     if args.json {
-        return print(&done.to_string());
+        return print_json(&done);
     }
-    if done["forgotten"] == false {
+    if !done.forgotten {
         say(&format!("there is no run {}; nothing to forget", args.run));
         return Ok(());
     }
-    print(&shown(&args.run, &done["removed"]))
+    print(&shown(&args.run, &done.removed.unwrap_or_default()))
 }
 
-fn shown(name: &str, removed: &Value) -> String {
-    let list = |what: &str| -> Vec<&str> {
-        removed[what].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-    };
+fn shown(name: &str, removed: &Removed) -> String {
     let mut text = format!("forgot {name}; the name is free, and the log keeps its history");
-    for (what, title) in [
-        ("branches", "removed branches"),
-        ("refs", "removed refs"),
-        ("worktrees", "removed worktrees"),
-        ("kept", "could not remove"),
+    for (list, title) in [
+        (&removed.branches, "removed branches"),
+        (&removed.refs, "removed refs"),
+        (&removed.worktrees, "removed worktrees"),
+        (&removed.kept, "could not remove"),
     ] {
-        let list = list(what);
         if !list.is_empty() {
             text.extend(["\n  ", title, ": ", &list.join(", ")]);
         }
@@ -63,10 +57,13 @@ mod tests {
 
     #[test]
     fn what_was_removed_is_named() {
-        let removed = json!({
-            "branches": ["teamster/run-a/iteration-1"], "refs": ["refs/teamster/run-a/before-0", "refs/teamster/run-a/work-0"],
-            "worktrees": [], "kept": [],
-        });
+        let removed = Removed {
+            branches: vec!["teamster/run-a/iteration-1".into()],
+            refs: ["refs/teamster/run-a/before-0", "refs/teamster/run-a/work-0"]
+                .map(Into::into)
+                .into(),
+            ..Removed::default()
+        };
         expect![[r#"
             forgot a; the name is free, and the log keeps its history
               removed branches: teamster/run-a/iteration-1

@@ -12,10 +12,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use self::tells::{Tells, Told};
-use super::model::Run;
-use super::{code, goes_on, show};
-use crate::cli::{Ended, is_broken_pipe, local_time, print, say};
-use teamster_api::{Client, Lost, in_path};
+use super::model::Watched as _;
+use super::{code, goes_on};
+use crate::cli::{Ended, is_broken_pipe, local_time, print, print_json, say};
+use teamster_api::agents::{ReadTranscript, Transcript};
+use teamster_api::log::{Line, ReadLog};
+use teamster_api::paths::{self, ListAgents};
+use teamster_api::questions::{ListQuestions, Question};
+use teamster_api::runs::{ShowRun, ShownRun, Steer};
+use teamster_api::{Client, Endpoint, ListQuery, Lost, Nothing};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 use teamster_hub::tasks;
@@ -61,8 +66,8 @@ pub(in crate::cli) struct Follow<'a> {
 
 /// What the log says, and how the run stands after it.
 struct News {
-    lines: Vec<Value>,
-    view: Value,
+    lines: Vec<Line>,
+    view: ShownRun,
 }
 
 /// What an agent said.
@@ -71,10 +76,6 @@ struct Said {
     directory: String,
     records: Vec<Value>,
     is_end: bool,
-}
-
-pub(in crate::cli) fn is_over(view: &Value) -> bool {
-    view["under_way"] == false && view["open"].as_array().is_none_or(Vec::is_empty)
 }
 
 impl Follow<'_> {
@@ -132,24 +133,24 @@ impl Follow<'_> {
             ));
             return Ok(false);
         };
-        let stop = json!({"do": "stop", "now": true});
-        client.post(&format!("/api/runs/{}/steer", in_path(self.name)), &stop).await?;
+        client.steer_run(self.name, &Steer::Stop { now: true }).await?;
         Ok(true)
     }
 
     /// Prints what happens until the run is over, and returns how it stands then.
-    async fn to_its_end(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<Value> {
-        let view = client.get(&format!("/api/runs/{}", in_path(self.name))).await?;
-        let mut tells = Tells::new(self.name, &data.call("answer"), show::parsed(view.clone())?);
+    async fn to_its_end(&self, data: &DataFiles, client: &mut Client) -> anyhow::Result<ShownRun> {
+        let run = client.show_run(self.name, &ShowRun::default()).await?.run;
+        let (begun_at, resumed_at) = (run.line.begun_at, run.line.resumed_at);
+        let mut tells = Tells::new(self.name, &data.call("answer"), run);
         let since_ms = match self.on_signal {
             // What was said before it was resumed was shown then.
-            OnSignal::Stop => view["resumed_at"].as_i64().or_else(|| view["begun_at"].as_i64()),
+            OnSignal::Stop => resumed_at.or(begun_at),
             OnSignal::Leave => Some(SystemClock.now().0),
         };
         let mut printer = Printer::new(self.json, &tells);
         if self.on_signal == OnSignal::Leave {
-            let open = client.get("/api/questions").await?;
-            for question in open["open"].as_array().into_iter().flatten() {
+            let open = ListQuestions::default();
+            for question in &client.all::<paths::ListQuestions, _>(&open).await? {
                 if let Some(told) = tells.question(question, SystemClock.now()) {
                     printer.also(question, &told)?;
                 }
@@ -179,7 +180,7 @@ impl Follow<'_> {
                 Some(said) = said.recv() => printer.all(tells.said(&said))?,
                 news = log.recv() => {
                     let News { lines, view } = news.context("the log is not read any more")??;
-                    tells.stands(show::parsed(view.clone())?);
+                    tells.stands(view.run.clone());
                     for line in &lines {
                         if let Some(agent) = tells.ends(line).filter(|_| !self.json) {
                             // It may have begun just now.
@@ -187,9 +188,9 @@ impl Follow<'_> {
                             last_words(&agent, &mut tells, &mut said, &mut printer).await?;
                         }
                         let told = tells.event(line);
-                        printer.line(line, line["run"] == self.name, told)?;
+                        printer.line(line, line.run.as_deref() == Some(self.name), told)?;
                     }
-                    if is_over(&view) {
+                    if view.run.is_over() {
                         return Ok(view);
                     }
                 }
@@ -199,11 +200,10 @@ impl Follow<'_> {
                         let since = printer.happened;
                         printer.all(tells.quiet(since, now))?;
                         (printer.last, printer.happened) = (now, since);
-                    } else if let Ok(agents) = client.get("/api/agents").await {
-                        printer.all(tells.queued(&agents, now))?;
                     } else {
                         // Whoever reads the log tells that the hub is gone.
-                        tells.queued(&Value::Null, now);
+                        let agents = client.all::<ListAgents, _>(&ListQuery::default()).await;
+                        printer.all(tells.queued(&agents.unwrap_or_default(), now))?;
                     }
                 }
             }
@@ -211,21 +211,21 @@ impl Follow<'_> {
     }
 
     /// Prints how it ended; fails with the code that tells it.
-    pub(in crate::cli) fn end(&self, data: &DataFiles, view: &Value) -> anyhow::Result<()> {
-        let run: Run = show::parsed(view.clone())?;
+    pub(in crate::cli) fn end(&self, data: &DataFiles, view: &ShownRun) -> anyhow::Result<()> {
+        let run = &view.run;
         if self.json {
-            print(&view.to_string())?;
+            print_json(view)?;
         } else {
-            print(&summary::of(&run, view))?;
+            print(&summary::of(run))?;
         }
         // Nobody works off a list that agents and people only share.
         if run.begun_at.is_none() {
             return Ok(());
         }
-        if let Some(says) = goes_on(data, self.name, &run.phase).filter(|_| !self.json) {
+        if let Some(says) = goes_on(data, self.name, run.phase).filter(|_| !self.json) {
             say(&says);
         }
-        match code(&run.phase) {
+        match code(run.phase) {
             0 => Ok(()),
             code => Err(Ended(code).into()),
         }
@@ -303,16 +303,16 @@ impl Printer {
     }
 
     /// Prints something that has happened; `is_whole` says that programs see it in any case.
-    fn line(&mut self, line: &Value, is_whole: bool, told: Option<Told>) -> anyhow::Result<()> {
+    fn line(&mut self, line: &Line, is_whole: bool, told: Option<Told>) -> anyhow::Result<()> {
         match (self.json, told) {
-            (true, told) if is_whole || told.is_some() => print(&line.to_string()),
+            (true, told) if is_whole || told.is_some() => print_json(line),
             (true, _) | (false, None) => Ok(()),
             (false, Some(told)) => self.tell(&told),
         }
     }
 
-    fn also(&mut self, line: &Value, told: &Told) -> anyhow::Result<()> {
-        if self.json { print(&json!({"question": line}).to_string()) } else { self.tell(told) }
+    fn also(&mut self, question: &Question, told: &Told) -> anyhow::Result<()> {
+        if self.json { print_json(&json!({"question": question})) } else { self.tell(told) }
     }
 
     fn all(&mut self, told: Vec<Told>) -> anyhow::Result<()> {
@@ -354,29 +354,28 @@ async fn read_log(
     };
     loop {
         let next = async {
-            let request = format!("/api/log?after={last}&wait_ms={WAIT_MS}");
-            let mut page = get(&data, &name, &mut client, &request).await?;
-            let mut lines = taken(&mut page["lines"]);
-            let is_more = page["last"].as_u64().is_some_and(|now| now != last);
-            last = page["last"].as_u64().unwrap_or(last);
-            let view =
-                get(&data, &name, &mut client, &format!("/api/runs/{}", in_path(&name))).await?;
-            while is_over(&view) {
-                let rest = format!("/api/log?after={last}");
-                let mut page = get(&data, &name, &mut client, &rest).await?;
-                let rest = taken(&mut page["lines"]);
-                if rest.is_empty() {
+            let asked = ReadLog { after: last, limit: None, wait_ms: WAIT_MS };
+            let page = get::<paths::ReadLog>(&data, &name, &mut client, "", &asked).await?;
+            let mut lines = page.lines;
+            let is_more = page.last != last;
+            last = page.last;
+            let now = ShowRun::default();
+            let view = get::<paths::ShowRun>(&data, &name, &mut client, &name, &now).await?;
+            while view.run.is_over() {
+                let asked = ReadLog { after: last, ..ReadLog::default() };
+                let page = get::<paths::ReadLog>(&data, &name, &mut client, "", &asked).await?;
+                if page.lines.is_empty() {
                     break;
                 }
-                lines.extend(rest);
-                last = page["last"].as_u64().unwrap_or(last);
+                lines.extend(page.lines);
+                last = page.last;
             }
             anyhow::Ok((News { lines, view }, is_more))
         };
         let next = next.await;
         // A hub that ends answers at once.
         let waits = next.as_ref().is_ok_and(|(_, is_more)| !is_more);
-        let is_last = next.as_ref().map_or(true, |(news, _)| is_over(&news.view));
+        let is_last = next.as_ref().map_or(true, |(news, _)| news.view.run.is_over());
         if news.send(next.map(|(news, _)| news)).await.is_err() || is_last {
             return;
         }
@@ -386,22 +385,16 @@ async fn read_log(
     }
 }
 
-fn taken(list: &mut Value) -> Vec<Value> {
-    match list.take() {
-        Value::Array(list) => list,
-        _ => Vec::new(),
-    }
-}
-
 /// Reads something of the hub, or of the next one, from where the last one was left.
-async fn get(
+async fn get<E: Endpoint<Body = Nothing>>(
     data: &DataFiles,
     name: &str,
     client: &mut Client,
-    path: &str,
-) -> anyhow::Result<Value> {
+    param: &str,
+    query: &E::Query,
+) -> anyhow::Result<E::Answer> {
     loop {
-        let error = match client.get(path).await {
+        let error = match client.send::<E>(param, query, &Nothing {}).await {
             Err(error) if error.is::<Lost>() => error,
             answer => return answer,
         };
@@ -427,20 +420,18 @@ async fn read_agent(
     words: mpsc::Sender<Said>,
 ) {
     let Ok(mut client) = Client::connect(&data).await else { return };
-    let path = format!("/api/agents/{}", in_path(&agent));
-    let known = client.get_patiently(&path, || {}).await.unwrap_or_default();
-    let directory = known["directory"].as_str().unwrap_or_default().to_owned();
-    let since = since_ms.map(|ms| format!("&since_ms={ms}")).unwrap_or_default();
+    let known = client.send_patiently::<paths::ShowAgent>(&agent, &Nothing {}, || {}).await;
+    let directory = known.map(|known| known.agent.directory).unwrap_or_default();
     let (mut after, mut was_end) = (0, false);
     loop {
-        let page = format!("{path}/transcript?after={after}&wait_ms={WAIT_MS}{since}");
+        let asked = ReadTranscript { after, limit: None, wait_ms: WAIT_MS, since_ms };
         // One that cannot be read is left out; how its iteration ends is told all the same.
-        let page = client.get_patiently(&page, || {}).await;
-        let mut page = page.unwrap_or_else(|_| json!({"last": after}));
-        after = page["last"].as_u64().unwrap_or(after);
-        let records = taken(&mut page["records"]);
+        let page = client.send_patiently::<paths::ReadTranscript>(&agent, &asked, || {}).await;
+        let unread = |_| Transcript { last: after, ..Transcript::default() };
+        let Transcript { records, last, live, .. } = page.unwrap_or_else(unread);
+        after = last;
         // What was written last may have come after the page was read.
-        let seems_end = records.is_empty() && page["live"] != true;
+        let seems_end = records.is_empty() && !live;
         let (is_end, n_records) = (seems_end && was_end, records.len());
         was_end = seems_end;
         if n_records > 0 || is_end {

@@ -1,11 +1,19 @@
 //! What keys do in the view of a run.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use serde_json::{Value, json};
+use teamster_api::runs::{EditItem, EditNote, ItemStatus, Phase, Steer};
 
 use super::editor::{Editor, Typed};
-use super::model::{Asks, Mode, Model, Pane, Writes};
+use super::model::{Asks, Mode, Model, Pane, Watched as _, Writes};
 use super::view;
+
+/// What the hub is asked to change of a run.
+#[derive(Debug, PartialEq)]
+pub(super) enum Edit {
+    Steer(Steer),
+    Item(EditItem),
+    Note(EditNote),
+}
 
 /// What is to be done outside of the view.
 #[derive(Debug, PartialEq)]
@@ -13,8 +21,7 @@ pub(super) enum Effect {
     Nothing,
     /// The hub is asked for something; then `says` is told.
     Ask {
-        path: &'static str,
-        body: Value,
+        what: Box<Edit>,
         says: String,
         /// What the person wrote for it.
         written: Option<(Writes, String)>,
@@ -26,8 +33,8 @@ pub(super) enum Effect {
     Interrupt,
 }
 
-fn steer(body: Value, says: &str) -> Effect {
-    Effect::Ask { path: "steer", body, says: says.to_owned(), written: None }
+fn steer(how: Steer, says: &str) -> Effect {
+    Effect::Ask { what: Box::new(Edit::Steer(how)), says: says.to_owned(), written: None }
 }
 
 /// Takes in what was pasted: text where one is written, and nothing else.
@@ -63,7 +70,7 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Effect {
         },
         Mode::Asking(asks) => match (key.code, asks) {
             (KeyCode::Char('y' | 'Y'), Asks::Stop) => {
-                steer(json!({"do": "stop", "now": true}), "its agents are ended")
+                steer(Steer::Stop { now: true }, "its agents are ended")
             }
             (KeyCode::Char('y' | 'Y'), Asks::Interrupt) => Effect::Interrupt,
             // Who says it twice means it.
@@ -108,17 +115,26 @@ fn interrupt(model: &mut Model) -> Effect {
 /// Returns what is asked for with what was written.
 fn written(what: Writes, text: &str) -> Effect {
     let written = Some((what.clone(), text.to_owned()));
-    let (path, body, says) = match what {
+    let text = text.to_owned();
+    let (what, says) = match what {
         Writes::Message => {
-            ("steer", json!({"do": "tell", "text": text}), "the next iteration is told".to_owned())
+            (Edit::Steer(Steer::Tell { text }), "the next iteration is told".to_owned())
         }
-        Writes::NewItem => ("items", json!({"content": text}), "the item is added".to_owned()),
+        Writes::NewItem => {
+            let new = EditItem { content: Some(text), ..EditItem::default() };
+            (Edit::Item(new), "the item is added".to_owned())
+        }
         Writes::Item { id, .. } => {
-            ("items", json!({"item": id, "content": text}), format!("{id} is changed"))
+            let says = format!("{id} is changed");
+            let edit = EditItem { item: Some(id), content: Some(text), ..EditItem::default() };
+            (Edit::Item(edit), says)
         }
-        Writes::Note => ("notes", json!({"content": text}), "the note is added".to_owned()),
+        Writes::Note => {
+            let new = EditNote { content: Some(text), ..EditNote::default() };
+            (Edit::Note(new), "the note is added".to_owned())
+        }
     };
-    Effect::Ask { path, body, says, written }
+    Effect::Ask { what: Box::new(what), says, written }
 }
 
 fn normal(model: &mut Model, key: KeyEvent) -> Effect {
@@ -128,13 +144,13 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
         KeyCode::Char('q') => return Effect::Leave,
         KeyCode::Char('?' | 'h') => model.mode = Mode::Help,
         KeyCode::Char('p') if under_way => {
-            return match model.run.phase.as_str() {
-                "paused" | "stopping" => steer(json!({"do": "go-on"}), "it goes on"),
-                _ => steer(json!({"do": "pause"}), "it pauses after what is under way"),
+            return match model.run.phase {
+                Phase::Paused | Phase::Stopping => steer(Steer::GoOn, "it goes on"),
+                _ => steer(Steer::Pause, "it pauses after what is under way"),
             };
         }
         KeyCode::Char('s') if under_way => {
-            return steer(json!({"do": "stop", "now": false}), "it stops after what is under way");
+            return steer(Steer::Stop { now: false }, "it stops after what is under way");
         }
         KeyCode::Char('S') if under_way => model.mode = Mode::Asking(Asks::Stop),
         KeyCode::Char('r') if model.run.is_over() => return Effect::Resume,
@@ -152,17 +168,21 @@ fn normal(model: &mut Model, key: KeyEvent) -> Effect {
             if let Some(item) = model.chosen_item().cloned() {
                 model.item = Some(item.id.clone());
                 // Once more takes it back.
-                let (status, says) = match item.status.as_str() {
-                    "completed" => {
+                let (status, says) = match item.status {
+                    ItemStatus::Completed => {
                         model.says = Some(Err(format!("{} is done already", item.id)));
                         return Effect::Nothing;
                     }
-                    "cancelled" => ("remaining", "is to be done after all"),
-                    _ => ("cancelled", "is cancelled"),
+                    ItemStatus::Cancelled => (ItemStatus::Remaining, "is to be done after all"),
+                    ItemStatus::Remaining | ItemStatus::InProgress | ItemStatus::Blocked => {
+                        (ItemStatus::Cancelled, "is cancelled")
+                    }
                 };
-                let body = json!({"item": item.id, "status": status});
                 let says = format!("{} {says}", item.id);
-                return Effect::Ask { path: "items", body, says, written: None };
+                let status = Some(status.to_string());
+                let edit = EditItem { item: Some(item.id), status, ..EditItem::default() };
+                let what = Box::new(Edit::Item(edit));
+                return Effect::Ask { what, says, written: None };
             }
         }
         KeyCode::Char('l') => model.unfolded = !model.unfolded,
@@ -207,9 +227,10 @@ fn scroll(model: &mut Model, by: isize) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+    use teamster_api::runs::Run;
     use teamster_core::Timestamp;
 
-    use super::super::model::Run;
     use super::*;
 
     fn model(phase: &str) -> Model {
@@ -235,29 +256,38 @@ mod tests {
         effect
     }
 
-    fn asked(effect: Effect) -> (String, Value) {
+    fn asked(effect: Effect) -> Edit {
         match effect {
-            Effect::Ask { path, body, .. } => (path.to_owned(), body),
+            Effect::Ask { what, .. } => *what,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn item(item: Option<&str>, content: Option<&str>, status: Option<&str>) -> Edit {
+        let [item, content, status] = [item, content, status].map(|text| text.map(str::to_owned));
+        Edit::Item(EditItem { item, content, status, ..EditItem::default() })
     }
 
     #[test]
     fn keys_steer_the_run() {
         let cases = [
-            ("working", "p", "steer", json!({"do": "pause"})),
-            ("paused", "p", "steer", json!({"do": "go-on"})),
-            ("stopping", "p", "steer", json!({"do": "go-on"})),
-            ("working", "s", "steer", json!({"do": "stop", "now": false})),
-            ("working", "Sy", "steer", json!({"do": "stop", "now": true})),
-            ("working", "mmind it \n", "steer", json!({"do": "tell", "text": "mind it"})),
-            ("working", "atwo\n", "items", json!({"content": "two"})),
-            ("working", "e!\n", "items", json!({"item": "TAS-1", "content": "one!"})),
-            ("working", "c", "items", json!({"item": "TAS-1", "status": "cancelled"})),
-            ("working", "nqs\n", "notes", json!({"content": "qs"})),
+            ("working", "p", Edit::Steer(Steer::Pause)),
+            ("paused", "p", Edit::Steer(Steer::GoOn)),
+            ("stopping", "p", Edit::Steer(Steer::GoOn)),
+            ("working", "s", Edit::Steer(Steer::Stop { now: false })),
+            ("working", "Sy", Edit::Steer(Steer::Stop { now: true })),
+            ("working", "mmind it \n", Edit::Steer(Steer::Tell { text: "mind it".into() })),
+            ("working", "atwo\n", item(None, Some("two"), None)),
+            ("working", "e!\n", item(Some("TAS-1"), Some("one!"), None)),
+            ("working", "c", item(Some("TAS-1"), None, Some("cancelled"))),
+            (
+                "working",
+                "nqs\n",
+                Edit::Note(EditNote { content: Some("qs".into()), ..EditNote::default() }),
+            ),
         ];
-        for (phase, typed, path, body) in cases {
-            assert_eq!(asked(keys(&mut model(phase), typed)), (path.to_owned(), body), "{typed}");
+        for (phase, typed, expected) in cases {
+            assert_eq!(asked(keys(&mut model(phase), typed)), expected, "{typed}");
         }
         for (phase, typed) in [
             ("working", "Sn"),
@@ -282,7 +312,7 @@ mod tests {
         assert_eq!(keys(&mut model, "\n"), Effect::Nothing);
         assert!(matches!(&model.says, Some(Err(says)) if says.ends_with("by now: won")));
         let again = asked(keys(&mut model, "\n"));
-        assert_eq!(again.1, json!({"item": "TAS-1", "content": "one!"}));
+        assert_eq!(again, item(Some("TAS-1"), Some("one!"), None));
     }
 
     #[test]
@@ -310,7 +340,7 @@ mod tests {
         model.take_run(run(["completed", "in_progress", "cancelled"]));
         assert_eq!(marked(&model).as_deref(), Some("TAS-3"));
         let taken_back = asked(keys(&mut model, "c"));
-        assert_eq!(taken_back.1, json!({"item": "TAS-3", "status": "remaining"}));
+        assert_eq!(taken_back, item(Some("TAS-3"), None, Some("remaining")));
         model.take_run(run(["completed", "remaining", "completed"]));
         assert_eq!(marked(&model).as_deref(), Some("TAS-2"));
     }
@@ -335,6 +365,7 @@ mod tests {
         assert!(matches!(model.mode, Mode::Normal));
         keys(&mut model, "m");
         paste(&mut model, "two\nlines");
-        assert_eq!(asked(keys(&mut model, "\n")).1, json!({"do": "tell", "text": "two lines"}));
+        let tell = Steer::Tell { text: "two lines".into() };
+        assert_eq!(asked(keys(&mut model, "\n")), Edit::Steer(tell));
     }
 }

@@ -1,174 +1,78 @@
 //! What the view of a run shows: the run as the hub tells it, what its agent does, and where the person is.
 
-use serde::Deserialize;
 use serde_json::Value;
+use teamster_api::agents::Phase;
+use teamster_api::runs::{Item, ItemStatus, Message, Note, Run};
 use teamster_core::Timestamp;
 use teamster_core::spending::Spent;
 
 use super::editor::Editor;
 use super::stream::Stream;
+use crate::cli::budget;
 
-/// A run as the hub tells it. What an older hub does not tell is taken for nothing.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Run {
-    pub(super) name: String,
-    pub(super) phase: String,
-    pub(super) why: Option<String>,
-    pub(super) under_way: bool,
-    pub(super) directory: Option<String>,
-    pub(super) program: Option<String>,
-    pub(super) model: Option<String>,
-    pub(super) workers: Option<u32>,
-    /// The one that it is in, or was in last.
-    pub(super) iteration: Option<u32>,
-    pub(super) iterations: Option<u32>,
-    pub(super) iterations_max: Option<u32>,
-    pub(super) failed: Option<u32>,
-    pub(super) commits: Option<u32>,
-    /// When it was begun first, and resumed last.
-    pub(super) begun_at: Option<i64>,
-    pub(super) resumed_at: Option<i64>,
-    pub(super) resumes: Option<u32>,
-    /// How long it was under way until it was over last.
-    pub(super) worked_ms: Option<i64>,
-    pub(super) spent: Option<Spent>,
-    pub(super) budget_microdollars: Option<u64>,
-    pub(super) item_list: Vec<Item>,
-    pub(super) notes: Vec<Note>,
-    pub(super) open: Vec<Open>,
-    /// The workers that have no iteration.
-    pub(super) waiting: Vec<Waiting>,
-    /// The newest first.
-    pub(super) ended: Vec<Ended>,
-    pub(super) messages: Option<Vec<Message>>,
-    pub(super) warnings: Option<Vec<Warning>>,
-    pub(super) seq: u64,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Item {
-    pub(super) id: String,
-    pub(super) content: String,
-    pub(super) status: String,
-    pub(super) priority: u64,
-    pub(super) depends_on: Vec<String>,
-    /// The branch that it merges.
-    pub(super) branch: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Note {
-    pub(super) id: String,
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) content: String,
-    pub(super) iteration: Option<u32>,
-}
-
-/// An iteration under way.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Open {
-    pub(super) number: u32,
-    pub(super) worker: u32,
-    pub(super) agent: String,
-    pub(super) plans: bool,
-    pub(super) item: Option<String>,
-    pub(super) agent_phase: Option<String>,
-    /// What keeps its agent from going on.
-    pub(super) held_up: Option<String>,
-    pub(super) spent: Option<Spent>,
-}
-
-/// A worker that waits, and what for.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Waiting {
-    pub(super) worker: u32,
-    pub(super) why: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Ended {
-    pub(super) number: u32,
-    pub(super) worker: u32,
-    pub(super) agent: String,
-    pub(super) plans: bool,
-    pub(super) item: Option<String>,
-    pub(super) ended_at: i64,
-    pub(super) commit: Option<String>,
-    pub(super) failed: Option<String>,
-    pub(super) summary: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Message {
-    pub(super) number: u32,
-    pub(super) text: String,
-}
-
-/// What people should know of it, though it goes on.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Warning {
-    pub(super) number: u32,
-    pub(super) says: String,
-}
-
-impl Run {
-    pub(super) fn is_over(&self) -> bool {
-        !self.under_way && self.open.is_empty()
-    }
-
-    pub(super) fn n_workers(&self) -> u32 {
-        let seen = self.open.iter().map(|open| open.worker + 1).max().unwrap_or(1);
-        self.workers.unwrap_or(1).max(seen)
-    }
-
+/// What the views ask a run.
+pub(in crate::cli) trait Watched {
+    /// The hub does not work on it, and none of its iterations is open.
+    fn is_over(&self) -> bool;
+    fn n_workers(&self) -> u32;
     /// What it has cost in all, with what is under way.
-    pub(super) fn spent(&self) -> Spent {
-        let mut sum = self.spent.unwrap_or_default();
-        self.open.iter().filter_map(|open| open.spent.as_ref()).for_each(|more| sum.add_all(more));
+    fn spent(&self) -> Spent;
+    /// How long it was worked on, in milliseconds.
+    fn took_ms(&self, now: Timestamp) -> Option<i64>;
+    fn messages(&self) -> &[Message];
+    fn n_items(&self, statuses: &[ItemStatus]) -> usize;
+    /// The items, those first that matter now.
+    fn items(&self) -> Vec<&Item>;
+    fn item(&self, id: &str) -> Option<&Item>;
+}
+
+impl Watched for Run {
+    fn is_over(&self) -> bool {
+        !self.line.under_way && self.open.is_empty()
+    }
+
+    fn n_workers(&self) -> u32 {
+        let seen = self.open.iter().map(|open| open.worker + 1).max().unwrap_or(1);
+        self.line.workers.unwrap_or(1).max(seen)
+    }
+
+    fn spent(&self) -> Spent {
+        let mut sum = budget::sum(&self.line.spent.unwrap_or_default());
+        let open = self.open.iter().filter_map(|open| open.spent.as_ref());
+        open.for_each(|more| sum.add_all(&budget::sum(more)));
         sum
     }
 
-    /// How long it was worked on, in milliseconds.
-    pub(super) fn took_ms(&self, now: Timestamp) -> Option<i64> {
-        let begun = self.resumed_at.or(self.begun_at)?;
-        let before = self.worked_ms.unwrap_or_default();
+    fn took_ms(&self, now: Timestamp) -> Option<i64> {
+        let begun = self.line.resumed_at.or(self.line.begun_at)?;
+        let before = i64::try_from(self.line.worked_ms.unwrap_or_default()).unwrap_or(i64::MAX);
         // Its agents may still be ending after it is over.
-        let since = if self.under_way { now.0.saturating_sub(begun).max(0) } else { 0 };
+        let since = if self.line.under_way { now.0.saturating_sub(begun).max(0) } else { 0 };
         Some(before.saturating_add(since))
     }
 
-    pub(super) fn messages(&self) -> &[Message] {
+    fn messages(&self) -> &[Message] {
         self.messages.as_deref().unwrap_or_default()
     }
 
-    pub(super) fn n_items(&self, statuses: &[&str]) -> usize {
-        self.item_list.iter().filter(|item| statuses.contains(&item.status.as_str())).count()
+    fn n_items(&self, statuses: &[ItemStatus]) -> usize {
+        self.item_list.iter().filter(|item| statuses.contains(&item.status)).count()
     }
 
-    /// The items, those first that matter now.
-    pub(super) fn items(&self) -> Vec<&Item> {
-        let rank = |item: &&Item| match item.status.as_str() {
-            "in_progress" => 0,
-            "remaining" => 1,
-            "blocked" => 2,
-            "completed" => 3,
-            _ => 4,
+    fn items(&self) -> Vec<&Item> {
+        let rank = |item: &&Item| match item.status {
+            ItemStatus::InProgress => 0,
+            ItemStatus::Remaining => 1,
+            ItemStatus::Blocked => 2,
+            ItemStatus::Completed => 3,
+            ItemStatus::Cancelled => 4,
         };
         let mut items: Vec<&Item> = self.item_list.iter().collect();
         items.sort_by_key(rank);
         items
     }
 
-    pub(super) fn item(&self, id: &str) -> Option<&Item> {
+    fn item(&self, id: &str) -> Option<&Item> {
         self.item_list.iter().find(|item| item.id == id)
     }
 }
@@ -297,7 +201,8 @@ impl Model {
     pub(super) fn take_run(&mut self, run: Run) {
         self.run = run;
         // What is done is at the end, and would take the eye away from what matters now.
-        let is_wanted = |item: &Item| self.focus == Pane::Items || item.status != "completed";
+        let is_wanted =
+            |item: &Item| self.focus == Pane::Items || item.status != ItemStatus::Completed;
         let chosen = self.item.as_ref().and_then(|id| self.run.item(id));
         if !chosen.is_some_and(is_wanted) {
             self.item = None;
@@ -387,14 +292,14 @@ impl Model {
             (false, Some(id)) => format!(" · {}", self.item_line(id)),
             (false, None) => String::new(),
         };
-        let phase = match open.agent_phase.as_deref() {
+        let phase = match open.agent_phase {
             _ if open.held_up.is_some() => {
                 format!(" · {}", open.held_up.as_deref().unwrap_or_default())
             }
-            Some(phase @ ("queued" | "ending")) => format!(" · {phase}"),
+            Some(phase @ (Phase::Queued | Phase::Ending)) => format!(" · {phase}"),
             // Its agent is done, what comes after it is not.
-            Some("ended") => " · finishing".to_owned(),
-            _ => String::new(),
+            Some(Phase::Ended) => " · finishing".to_owned(),
+            Some(Phase::Running | Phase::Adopted | Phase::Asleep) | None => String::new(),
         };
         format!("iteration {}{phase} · {}{about}", open.number, open.agent)
     }
@@ -404,12 +309,12 @@ impl Model {
         let Some(open) = self.run.open.iter().find(|open| open.worker == worker) else {
             return self.works_on(worker);
         };
-        let state = match open.agent_phase.as_deref() {
+        let state = match open.agent_phase {
             _ if open.held_up.is_some() => open.held_up.as_deref().unwrap_or_default(),
-            Some("queued") => "is queued",
-            Some("ending") => "is being ended",
-            Some("ended") => "finishes",
-            _ => "works",
+            Some(Phase::Queued) => "is queued",
+            Some(Phase::Ending) => "is being ended",
+            Some(Phase::Ended) => "finishes",
+            Some(Phase::Running | Phase::Adopted | Phase::Asleep) | None => "works",
         };
         let about = match (open.plans, &open.item) {
             (true, _) => "the plan".to_owned(),
@@ -423,7 +328,7 @@ impl Model {
     pub(super) fn take_records(&mut self, agent: &str, records: &[Value], is_end: bool) {
         let Some(feed) = self.feed.as_mut().filter(|feed| feed.agent == agent) else { return };
         feed.is_done |= is_end;
-        let directory = self.run.directory.clone().unwrap_or_default();
+        let directory = self.run.line.directory.clone().unwrap_or_default();
         records.iter().for_each(|record| self.stream.take(record, &directory));
         self.next_feed();
     }
@@ -497,8 +402,7 @@ impl Model {
                 (format!("iteration {} · {} · {commit}", ended.number, ended.agent), text)
             }),
             Pane::Notes => self.notes().nth(place).map(|note| {
-                let from = note.iteration.map(|n| format!(" · iteration {n}"));
-                let title = format!("{} · {}{}", note.id, note.kind, from.unwrap_or_default());
+                let title = format!("{} · {} · iteration {}", note.id, note.kind, note.iteration);
                 (title, note.content.clone())
             }),
             Pane::Messages => self.run.messages().get(place).map(|message| {

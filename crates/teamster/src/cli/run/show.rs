@@ -9,12 +9,15 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
 
-use super::keys::{self, Effect};
-use super::model::{Model, Run, Writes};
+use super::keys::{self, Edit, Effect};
+use super::model::{Model, Watched as _, Writes};
 use super::{code, ended, view};
+use crate::cli::flags::in_flags;
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{Ended, say};
-use teamster_api::{Client, Lost, in_path};
+use teamster_api::agents::ReadTranscript;
+use teamster_api::runs::{Begin, Run, ShowRun};
+use teamster_api::{Client, Lost, paths};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config::DataFiles;
 use teamster_hub::tasks;
@@ -50,18 +53,14 @@ struct Done {
 
 /// Something that is asked of the hub, one after the other.
 enum Asked {
-    Post { path: &'static str, body: Value, says: String, written: Option<(Writes, String)> },
+    Edit { what: Box<Edit>, says: String, written: Option<(Writes, String)> },
     Resume,
-}
-
-pub(super) fn parsed(view: Value) -> anyhow::Result<Run> {
-    serde_json::from_value(view).context("the hub is of another version; restart it")
 }
 
 /// Shows the run until the person leaves it.
 pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let mut client = crate::cli::connect_to_hub(data).await?;
-    let run = parsed(client.get(&format!("/api/runs/{}", in_path(name))).await?)?;
+    let run = client.show_run(name, &ShowRun::default()).await?.run;
     let screen = Screen::open("use --headless")?;
     let (news, mut told) = mpsc::channel(NEWS_MAX);
     let (asked, asking) = mpsc::channel(ASKED_MAX);
@@ -97,8 +96,8 @@ pub(in crate::cli) async fn show(data: &DataFiles, name: &str) -> anyhow::Result
         Left::Left if model.run.begun_at.is_none() => Ok(()),
         Left::Left => {
             let run = &model.run;
-            ended(data, name, &run.phase, run.why.as_deref());
-            match code(&run.phase) {
+            ended(data, name, run.phase, run.why.as_deref());
+            match code(run.phase) {
                 0 => Ok(()),
                 code => Err(Ended(code).into()),
             }
@@ -154,8 +153,8 @@ impl Shown {
                     };
                     match effect {
                         Effect::Nothing => {}
-                        Effect::Ask { path, body, says, written } => {
-                            self.ask(Asked::Post { path, body, says, written });
+                        Effect::Ask { what, says, written } => {
+                            self.ask(Asked::Edit { what, says, written });
                         }
                         Effect::Resume => self.ask(Asked::Resume),
                         Effect::Leave => return Ok(Left::Left),
@@ -175,7 +174,7 @@ impl Shown {
             (refused.map(TrySendError::into_inner), "not sent: the hub is slow; try again")
         };
         let written = match asked {
-            Some(Asked::Post { written, .. }) => written,
+            Some(Asked::Edit { written, .. }) => written,
             Some(Asked::Resume) => None,
             None => return,
         };
@@ -216,27 +215,24 @@ impl Shown {
 
 /// Tells how the run stands whenever that changes, or that the hub is gone, until it is back.
 async fn watch(mut client: Client, run: Run, news: mpsc::Sender<News>) {
-    let path = format!("/api/runs/{}", in_path(&run.name));
-    let mut after = Some(run.seq);
+    let mut next = ShowRun { after: run.seq, wait_ms: WAIT_MS };
     loop {
-        let waits = after.map(|after| format!("?after={after}&wait_ms={WAIT_MS}"));
-        let run = client.get(&format!("{path}{}", waits.unwrap_or_default())).await;
-        let next = match run.and_then(parsed) {
-            Ok(run) => {
-                after = Some(run.seq);
-                News::Run(Box::new(run))
+        let told = match client.show_run(&run.name, &next).await {
+            Ok(shown) => {
+                next = ShowRun { after: shown.run.seq, wait_ms: WAIT_MS };
+                News::Run(Box::new(shown.run))
             }
             Err(error) if error.is::<Lost>() => News::Gone,
             Err(error) => News::Lost(error),
         };
-        let (is_gone, is_lost) = (matches!(next, News::Gone), matches!(next, News::Lost(_)));
-        if news.send(next).await.is_err() || is_lost {
+        let (is_gone, is_lost) = (matches!(told, News::Gone), matches!(told, News::Lost(_)));
+        if news.send(told).await.is_err() || is_lost {
             return;
         }
         if is_gone {
             client.connect_again().await;
             // However it stands now, it is told at once.
-            after = None;
+            next = ShowRun::default();
         } else {
             tokio::time::sleep(PAUSE).await;
         }
@@ -256,17 +252,12 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
     let mut client = Client::connect_patiently(data).await;
     let (mut after, mut was_end) = (0, false);
     loop {
-        let path =
-            format!("/api/agents/{}/transcript?after={after}&wait_ms={WAIT_MS}", in_path(agent));
+        let asked = ReadTranscript { after, wait_ms: WAIT_MS, ..ReadTranscript::default() };
         // That the hub is gone is told by whoever watches the run; the next one is asked for what is still missing.
-        let mut page = client.get_patiently(&path, || ()).await?;
-        after = page["last"].as_u64().context("the hub's answer has no end")?;
-        let records = match page["records"].take() {
-            Value::Array(records) => records,
-            _ => Vec::new(),
-        };
+        let page = client.send_patiently::<paths::ReadTranscript>(agent, &asked, || ()).await?;
+        after = page.last;
         // What was written last may have come after the page was read.
-        let is_live = page["live"] == true;
+        let (records, is_live) = (page.records, page.live);
         let seems_end = records.is_empty() && !is_live;
         let (is_end, n_records) = (seems_end && was_end, records.len());
         was_end = seems_end;
@@ -292,16 +283,15 @@ async fn ask(
 ) {
     while let Some(asked) = asking.recv().await {
         let (done, written) = match asked {
-            Asked::Post { path, body, says, written } => {
-                let path = format!("/api/runs/{}/{path}", in_path(&name));
-                (post(&data, &path, &body).await.map(|()| says), written)
+            Asked::Edit { what, says, written } => {
+                (edit(&data, &name, &what).await.map(|()| says), written)
             }
             Asked::Resume => (resume(&data, &name).await.map(|()| "it goes on".to_owned()), None),
         };
         let says = done.map_err(|error| match error.downcast_ref::<Lost>() {
             // When the hub is back, what is shown tells.
             Some(lost) => format!("{lost}: it may have got this, or not"),
-            None => format!("{error:#}"),
+            None => in_flags(&error),
         });
         if news.send(News::Done(Done { says, written })).await.is_err() {
             return;
@@ -309,18 +299,24 @@ async fn ask(
     }
 }
 
-async fn post(data: &DataFiles, path: &str, body: &Value) -> anyhow::Result<()> {
-    Client::connect(data).await?.post(path, body).await?;
+async fn edit(data: &DataFiles, name: &str, what: &Edit) -> anyhow::Result<()> {
+    let mut client = Client::connect(data).await?;
+    match what {
+        Edit::Steer(how) => drop(client.steer_run(name, how).await?),
+        Edit::Item(edit) => drop(client.edit_item(name, edit).await?),
+        Edit::Note(edit) => drop(client.edit_note(name, edit).await?),
+    }
     Ok(())
 }
 
 /// Goes on with a run on the terms that it had; its spec is read again.
 async fn resume(data: &DataFiles, name: &str) -> anyhow::Result<()> {
-    let known = Client::connect(data).await?.get(&format!("/api/runs/{}", in_path(name))).await?;
-    let file = known["file"].as_str().context("nobody has begun to work it off")?;
-    let spec = super::reading::read(Path::new(file), data.directory())?;
-    let body = json!({
-        "name": name, "spec": spec, "file": file, "directory": known["directory"], "resume": true,
-    });
-    post(data, "/api/runs", &body).await
+    let mut client = Client::connect(data).await?;
+    let known = client.show_run(name, &ShowRun::default()).await?.run.line;
+    let file = known.file.context("nobody has begun to work it off")?;
+    let spec = super::reading::read(Path::new(&file), data.directory())?;
+    let (name, directory) = (name.to_owned(), known.directory.unwrap_or_default());
+    let begin = Begin { name, spec, file, directory, resume: true, ..Begin::default() };
+    client.begin_run(&begin).await?;
+    Ok(())
 }

@@ -6,8 +6,9 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
-use super::model::{Asks, Mode, Model, Pane, Top, Writes};
+use super::model::{Asks, Mode, Model, Pane, Top, Watched as _, Writes};
 use super::stream::Look;
+use teamster_api::runs::{ItemStatus, Phase};
 use teamster_core::Timestamp;
 use teamster_core::spending::dollars;
 
@@ -162,15 +163,22 @@ fn about(n: u64) -> String {
 fn head(model: &Model, columns: usize) -> Line<'static> {
     let run = &model.run;
     let under_way = !run.open.is_empty();
-    let (phase, look) = match run.phase.as_str() {
-        "working" => ("working".to_owned(), Look::Good),
-        "paused" if under_way => ("pauses after this".to_owned(), Look::Urgent),
-        "paused" => ("paused".to_owned(), Look::Urgent),
-        "stopping" => ("stops after this".to_owned(), Look::Urgent),
+    let (phase, look) = match run.phase {
+        Phase::Working => ("working".to_owned(), Look::Good),
+        Phase::Paused if under_way => ("pauses after this".to_owned(), Look::Urgent),
+        Phase::Paused => ("paused".to_owned(), Look::Urgent),
+        Phase::Stopping => ("stops after this".to_owned(), Look::Urgent),
         _ if under_way => ("stopping".to_owned(), Look::Urgent),
-        "completed" | "complete" => ("complete".to_owned(), Look::Good),
-        "open" => ("nobody works on it".to_owned(), Look::Dim),
-        phase => (format!("over: {}", run.why.as_deref().unwrap_or(phase)), Look::Bad),
+        Phase::Completed | Phase::Complete => ("complete".to_owned(), Look::Good),
+        Phase::Open => ("nobody works on it".to_owned(), Look::Dim),
+        phase @ (Phase::Leftovers
+        | Phase::IterationsUsed
+        | Phase::BudgetSpent
+        | Phase::Stopped
+        | Phase::Idle
+        | Phase::Failed) => {
+            (format!("over: {}", run.why.as_deref().unwrap_or(phase.as_str())), Look::Bad)
+        }
     };
     let (phase, look) = match model.is_gone {
         true => ("the hub is gone; trying again".to_owned(), Look::Bad),
@@ -324,15 +332,17 @@ fn rows(model: &Model, pane: Pane) -> Vec<(Look, String)> {
         Pane::Items => {
             let items = run.items();
             let shown = items.iter().map(|item| {
-                let (mark, look) = match item.status.as_str() {
-                    "in_progress" => ("~", Look::Urgent),
-                    "remaining" => ("·", Look::Plain),
-                    "blocked" => ("!", Look::Bad),
-                    "completed" => ("✓", Look::Good),
-                    _ => ("-", Look::Dim),
+                let (mark, look) = match item.status {
+                    ItemStatus::InProgress => ("~", Look::Urgent),
+                    ItemStatus::Remaining => ("·", Look::Plain),
+                    ItemStatus::Blocked => ("!", Look::Bad),
+                    ItemStatus::Completed => ("✓", Look::Good),
+                    ItemStatus::Cancelled => ("-", Look::Dim),
                 };
-                let after = match (item.status.as_str(), item.depends_on.is_empty()) {
-                    ("remaining", false) => format!(" (after {})", item.depends_on.join(", ")),
+                let after = match (item.status, item.depends_on.is_empty()) {
+                    (ItemStatus::Remaining, false) => {
+                        format!(" (after {})", item.depends_on.join(", "))
+                    }
                     _ => String::new(),
                 };
                 let text = format!("{mark} P{} {} {}{after}", item.priority, item.id, item.content);
@@ -376,13 +386,13 @@ fn side(frame: &mut Frame<'_>, model: &Model, pane: Pane, area: Rect) {
     let text = match pane {
         Pane::Stream => String::new(),
         Pane::Items => {
-            let n_open = run.n_items(&["remaining", "in_progress"]);
-            let n_done = run.n_items(&["completed"]);
-            let some = |status: &str| match run.n_items(&[status]) {
+            let n_open = run.n_items(&[ItemStatus::Remaining, ItemStatus::InProgress]);
+            let n_done = run.n_items(&[ItemStatus::Completed]);
+            let some = |status: ItemStatus| match run.n_items(&[status]) {
                 0 => String::new(),
                 n => format!(", {n} {status}"),
             };
-            let (blocked, cancelled) = (some("blocked"), some("cancelled"));
+            let (blocked, cancelled) = (some(ItemStatus::Blocked), some(ItemStatus::Cancelled));
             format!(" Items: {n_open} open, {n_done} done{blocked}{cancelled}")
         }
         Pane::Iterations => format!(" Iterations: {}", rows.len()),
@@ -452,7 +462,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
                 let text = starts_hub(&model.starts_hub, "", columns);
                 put(frame, areas.line, 0, Line::styled(cut(&text, columns), style(Look::Bad)));
             }
-            let pauses = matches!(model.run.phase.as_str(), "paused" | "stopping");
+            let pauses = matches!(model.run.phase, Phase::Paused | Phase::Stopping);
             if model.run.under_way {
                 let p = if pauses { "go on" } else { "pause" };
                 keys.extend([("p", p), ("m", "message"), ("s", "stop"), ("S", "now")]);

@@ -9,9 +9,9 @@ use toml_edit::{DocumentMut, Item, RawString, Table, TomlError, value};
 use super::TeamsArgs;
 use crate::cli::connect::toml as toml_file;
 use crate::cli::{config as settings_cli, print, say};
-use teamster_api::{Client, in_path};
+use teamster_api::teams::ListTeams;
+use teamster_api::{Client, paths};
 use teamster_hub::agents;
-use teamster_hub::api::teams::Shown;
 use teamster_hub::config::{self, DataFiles};
 use teamster_hub::settings::{self, FILE_NAME, Problem, Sources};
 
@@ -155,7 +155,7 @@ impl File {
         match &mut hub {
             Some(hub) => {
                 let reading = settings_cli::read_again(hub, after).await?;
-                print(reading["says"].as_str().unwrap_or_default())
+                print(&reading.says)
             }
             None => print(&format!("no hub is running; it holds from `{}` on", data.call("up"))),
         }
@@ -213,8 +213,7 @@ async fn refuse_name_of_another(
     is_remote: bool,
 ) -> anyhow::Result<()> {
     let Some(mut hub) = Client::connect_if_running(data).await? else { return Ok(()) };
-    let mut answer = hub.get("/api/teams").await?;
-    let teams: Vec<Shown> = serde_json::from_value(answer["teams"].take())?;
+    let teams = hub.all::<paths::ListTeams, _>(&ListTeams::default()).await?;
     let taken = teams.iter().find(|team| team.is_automatic && team.name == name.as_str());
     let Some(other) = taken.filter(|team| is_remote || team.path != path) else { return Ok(()) };
     let remove = data.call(&format!("team remove {name}"));
@@ -245,9 +244,7 @@ async fn remove(data: &DataFiles, name: &str) -> anyhow::Result<()> {
         let Some(mut client) = Client::connect_if_running(data).await? else {
             bail!("there is no team {name} in {}", file.path.display());
         };
-        client
-            .post(&format!("/api/teams/{}/remove", in_path(name)), &serde_json::json!({}))
-            .await?;
+        client.remove_team(name).await?;
         say(&format!("team {name} removed; `teamster up` in its directory makes it one again"));
         return Ok(());
     };

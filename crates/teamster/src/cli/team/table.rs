@@ -4,7 +4,6 @@
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use anyhow::Context;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use jiff::tz::TimeZone;
 use ratatui::Frame;
@@ -12,14 +11,13 @@ use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table};
-use serde::Deserialize;
 use serde_json::Value;
 use teamster_core::Timestamp;
 
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{print, say};
-use teamster_api::{Client, Lost};
-use teamster_hub::api::teams::Shown;
+use teamster_api::teams::{Doing, ListTeams, Team};
+use teamster_api::{Client, Lost, paths};
 use teamster_hub::clock::{Clock, SystemClock};
 use teamster_hub::config;
 
@@ -34,28 +32,37 @@ const PATH: usize = 7;
 const NO_TEAMS: &str = "there are no teams; add one with `teamster team add NAME PATH`";
 
 /// How the teams stand after some event.
-#[derive(Debug, Default, Deserialize)]
 struct Teams {
     seq: u64,
-    teams: Vec<Shown>,
+    teams: Vec<Team>,
 }
 
-async fn fetch(client: &mut Client, path: &str) -> anyhow::Result<Teams> {
-    let answer = client.get(path).await?;
-    serde_json::from_value(answer).context("the hub is of another version; restart it")
+async fn fetch(client: &mut Client, asked: &ListTeams) -> anyhow::Result<Teams> {
+    // What happens between two pages is told by the next request.
+    let first = client.list_teams(asked).await?;
+    let (seq, mut teams) = (first.seq, first.items);
+    if let Some(cursor) = first.next {
+        let rest = ListTeams { cursor: Some(cursor), ..ListTeams::default() };
+        teams.extend(client.all::<paths::ListTeams, _>(&rest).await?);
+    }
+    Ok(Teams { seq, teams })
+}
+
+async fn fetch_now(client: &mut Client) -> anyhow::Result<Teams> {
+    fetch(client, &ListTeams::default()).await
 }
 
 /// Returns whose conversations with a team are awake.
 pub(super) async fn awake_in(client: &mut Client, team: &str) -> anyhow::Result<Vec<String>> {
-    let teams = fetch(client, "/api/teams").await?.teams;
+    let teams = fetch_now(client).await?.teams;
     let talks = teams.into_iter().filter(|one| one.name == team).flat_map(|one| one.conversations);
-    let awake = talks.filter(|talk| talk.status != "asleep");
+    let awake = talks.filter(|talk| talk.status != Doing::Asleep);
     Ok(awake.map(|talk| format!("{} ({})", talk.from, talk.id)).collect())
 }
 
 /// Adds to a list of teams what people may know of them: all conversations, and what is wrong.
 pub(super) async fn add_conversations(client: &mut Client, list: &mut Value) -> anyhow::Result<()> {
-    let teams = fetch(client, "/api/teams").await?.teams;
+    let teams = fetch_now(client).await?.teams;
     for listed in list["teams"].as_array_mut().into_iter().flatten() {
         if let Some(team) = teams.iter().find(|team| listed["name"] == *team.name) {
             listed["conversations"] = serde_json::to_value(&team.conversations)?;
@@ -66,7 +73,7 @@ pub(super) async fn add_conversations(client: &mut Client, list: &mut Value) -> 
 }
 
 pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
-    let teams = fetch(client, "/api/teams").await?;
+    let teams = fetch_now(client).await?;
     if teams.teams.is_empty() {
         say(NO_TEAMS);
         return Ok(());
@@ -82,20 +89,20 @@ pub(super) async fn print_once(client: &mut Client) -> anyhow::Result<()> {
 
 /// Shows the table until the person has seen enough.
 pub(super) async fn show(client: &mut Client) -> anyhow::Result<()> {
-    let mut teams = fetch(client, "/api/teams").await?;
+    let mut teams = fetch_now(client).await?;
     let mut screen = Screen::open("use --once")?;
     let (mut first, mut is_lost) = (0, false);
     loop {
         let eyes = Eyes::of_the_person();
-        let path = format!("/api/teams?after={}&wait_ms={WAIT_MS}", teams.seq);
+        let next = ListTeams { after: teams.seq, wait_ms: WAIT_MS, ..ListTeams::default() };
         let was_lost = is_lost;
         let more = async {
             if was_lost {
                 client.connect_again().await;
-                return fetch(client, "/api/teams").await;
+                return fetch_now(client).await;
             }
             tokio::time::sleep(PAUSE).await;
-            fetch(client, &path).await
+            fetch(client, &next).await
         };
         tokio::pin!(more);
         let more = loop {
@@ -150,7 +157,7 @@ fn pressed(key: KeyEvent) -> Key {
     }
 }
 
-fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, seen: &mut Seen<'_>) {
+fn draw(frame: &mut Frame<'_>, teams: &[Team], eyes: &Eyes, seen: &mut Seen<'_>) {
     let areas = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).split(frame.area());
     let (top, bottom) = (areas[0], areas[1]);
     let rows = rows(teams, eyes);
@@ -178,7 +185,7 @@ fn draw(frame: &mut Frame<'_>, teams: &[Shown], eyes: &Eyes, seen: &mut Seen<'_>
         frame.render_widget(table, top);
     }
     let talks = || teams.iter().flat_map(|team| &team.conversations);
-    let n_awake = talks().filter(|talk| talk.status != "asleep").count();
+    let n_awake = talks().filter(|talk| talk.status != Doing::Asleep).count();
     let n_queued: usize = talks().map(|talk| talk.queued).sum();
     let n_teams = teams.len();
     let foot = if seen.is_lost {
@@ -254,7 +261,7 @@ impl Shape {
 }
 
 /// Returns a row for each conversation, and one for each team that has none.
-fn rows(teams: &[Shown], eyes: &Eyes) -> Vec<Shape> {
+fn rows(teams: &[Team], eyes: &Eyes) -> Vec<Shape> {
     let mut rows = Vec::new();
     for team in teams {
         let plain = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
@@ -280,9 +287,10 @@ fn rows(teams: &[Shown], eyes: &Eyes) -> Vec<Shape> {
         }
         for (n, talk) in team.conversations.iter().enumerate() {
             let queue = if talk.queued == 0 { String::new() } else { talk.queued.to_string() };
-            let last = eyes.time(talk.last_used_at);
+            let last = eyes.time(Timestamp(talk.last_used_at));
             let (id, from) = (talk.id.clone(), talk.from.clone());
-            let cells = [talk.status.clone(), id, from, queue, talk.messages.to_string(), last];
+            let (state, told) = (talk.status.to_string(), talk.messages.to_string());
+            let cells = [state, id, from, queue, told, last];
             rows.push(row(n, cells, talk.holds_up.as_deref()));
         }
     }
@@ -364,28 +372,28 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use teamster_hub::api::teams::Talk;
+    use teamster_api::teams::Talk;
 
-    fn team(name: &str, description: &str, talks: &[(&str, &str, usize)]) -> Shown {
+    fn team(name: &str, description: &str, talks: &[(&str, &str, usize)]) -> Team {
         let talk = |(from, status, queued): &(&str, &str, usize)| Talk {
             id: format!("CONV-{}", from.len()),
             from: (*from).to_owned(),
-            status: (*status).to_owned(),
+            status: Doing::parse(status).unwrap(),
             queued: *queued,
             messages: 7,
-            last_used_at: Timestamp(1_000),
+            last_used_at: 1_000,
             ..Talk::default()
         };
-        Shown {
+        Team {
             name: name.to_owned(),
             path: format!("/home/ann/code/{name}"),
             description: description.to_owned(),
             conversations: talks.iter().map(talk).collect(),
-            ..Shown::default()
+            ..Team::default()
         }
     }
 
-    fn teams() -> Vec<Shown> {
+    fn teams() -> Vec<Team> {
         vec![
             team(
                 "api",

@@ -5,13 +5,14 @@ use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use serde_json::{Value, json};
+use serde_json::json;
 use teamster_core::conversation::{MESSAGE_BYTES_MAX, Refusal};
 use tokio::time::Instant;
 
-use super::{hinted, word};
-use crate::cli::{Refused, connect_to_hub, print, say};
-use teamster_api::{Client, Lost, in_path};
+use super::hinted;
+use crate::cli::{Refused, connect_to_hub, print, print_json, say};
+use teamster_api::tells::{NewTell, ShowTell, Status, Tell};
+use teamster_api::{Client, Lost};
 use teamster_hub::config::DataFiles;
 
 #[derive(Debug, clap::Args)]
@@ -55,15 +56,14 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
         bail!(Refusal::MessageTooLong);
     }
     let mut client = connect_to_hub(data).await?;
-    let asked =
-        json!({"to": args.team, "message": message, "from": args.from, "wait": !args.no_wait});
-    let told = client.post("/api/tells", &asked).await;
+    let new = NewTell { to: args.team, from: args.from, message, wait: !args.no_wait };
+    let told = client.tell_team(&new).await;
     let told = told.map_err(|error| anyhow!("{}", hinted(&format!("{error:#}"))))?;
-    let (session, tell) = (word(&told, "sessionId"), word(&told, "tellId"));
+    let (session, tell) = (told.session_id.as_str(), told.tell_id.as_str());
     let later = data.call(&format!("transcript {session}"));
     if args.no_wait {
         if args.json {
-            return print(&told.to_string());
+            return print_json(&told);
         }
         print(tell)?;
         say(&format!("its answer will be in `{later}`"));
@@ -81,28 +81,31 @@ pub(in crate::cli) async fn run(data: &DataFiles, args: TellArgs) -> anyhow::Res
             return Err(Refused.into());
         }
     };
-    let status = word(&answer, "status");
-    if args.json {
-        print(&answer.to_string())?;
-    } else if !word(&answer, "answer").is_empty() {
-        print(word(&answer, "answer"))?;
+    match &answer {
+        Some(known) if args.json => print_json(known)?,
+        None if args.json => print(&json!({"tellId": tell, "status": "queued"}).to_string())?,
+        Some(known) if !known.answer.is_empty() => print(&known.answer)?,
+        Some(_) | None => {}
     }
+    let Tell { status, reason, answer, .. } = answer.unwrap_or_default();
     match status {
-        "completed" => return Ok(()),
-        "terminated" => say(&format!("{tell} was terminated: {}", word(&answer, "reason"))),
-        "cancelled" => say(&format!("{tell} was taken back")),
+        Status::Completed => return Ok(()),
+        Status::Terminated => {
+            say(&format!("{tell} was terminated: {}", reason.unwrap_or_default()));
+        }
+        Status::Cancelled => say(&format!("{tell} was taken back")),
         _ if !waiting.is_there => say(&format!(
             "{tell} is kept and goes on when the hub runs again (`{}`); then its answer will be in `{later}`",
             data.call("up -d")
         )),
-        "active" if !word(&answer, "answer").is_empty() => {
+        Status::Active if !answer.is_empty() => {
             say(&format!("that is what it has said so far; the rest will be in `{later}`"));
         }
-        "active" => say(&format!(
+        Status::Active => say(&format!(
             "{tell} {}, and nothing was said so far; the answer will be in `{later}`",
             waiting.stands
         )),
-        _ => say(&format!(
+        Status::Queued => say(&format!(
             "{tell} {}; its answer will be in `{later}`; `{}` takes it back",
             waiting.stands,
             data.call(&format!("cancel {tell}"))
@@ -121,18 +124,18 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits until the message is settled or the time is over; returns how it stands then.
-    async fn wait(mut self, client: &mut Client, until: Instant) -> anyhow::Result<(Self, Value)> {
-        let mut known = json!({"tellId": self.tell, "status": "queued"});
+    /// Waits until the message is settled or the time is over; returns how it stands then, as far as that is known.
+    async fn wait(
+        mut self,
+        client: &mut Client,
+        until: Instant,
+    ) -> anyhow::Result<(Self, Option<Tell>)> {
+        let mut known = None;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let path = format!(
-                "/api/tells/{}?wait_ms={}&stands={}",
-                in_path(self.tell),
-                left.min(WAIT).as_millis(),
-                in_path(&self.stands)
-            );
-            match client.get(&path).await {
+            let wait_ms = u64::try_from(left.min(WAIT).as_millis()).unwrap_or_default();
+            let asked = ShowTell { wait_ms, stands: Some(self.stands.clone()) };
+            let now = match client.show_tell(self.tell, &asked).await {
                 Err(error) if error.is::<Lost>() => {
                     let tell = self.tell;
                     say(&format!(
@@ -145,13 +148,14 @@ impl Waiting<'_> {
                     }
                     continue;
                 }
-                answer => known = answer?,
-            }
-            let is_settled = !matches!(word(&known, "status"), "queued" | "active");
+                answer => answer?,
+            };
+            let is_settled = !matches!(now.status, Status::Queued | Status::Active);
             if is_settled || until <= Instant::now() {
-                return Ok((self, known));
+                return Ok((self, Some(now)));
             }
-            self.tell_how_it_stands(word(&known, "stands"));
+            self.tell_how_it_stands(&now.stands);
+            known = Some(now);
         }
     }
 

@@ -16,7 +16,7 @@ fn top() -> Top {
         "seq": 9,
         "agents": [
             {"id": "worker-3", "phase": "running", "program": "claude", "isolation": "namespaces", "turns": 1, "used": spent(1_230_000), "doing": "* cargo test\u{1b}[2J"},
-            {"id": "coder-1", "phase": "queued", "program": "goose", "turns": 0, "used": Spent::default(), "parked_until": 5},
+            {"id": "coder-1", "phase": "queued", "program": "goose", "turns": 0, "used": {}, "parked_until": 5},
             {"id": "worker-2", "phase": "ended", "program": "claude", "isolation": "subreaper", "turns": 3, "used": spent(20_000), "status": "success", "doing": "日本語 is done"},
         ],
         "runs": [

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::super::agent::render::{called_with, line, plain};
 use super::{Look, Shown};
 use serde_json::Value;
+use teamster_api::conversations::Conversation;
 
 /// As much of a tool's output as is shown, of those that failed.
 const OUTPUT_CHARS_MAX: usize = 1_000;
@@ -61,9 +62,9 @@ fn fenced(text: &str, indent: &str) -> String {
 }
 
 impl Markdown {
-    pub(super) fn new(conversation: &Value) -> Self {
-        let word = |name: &str| line(conversation[name].as_str().unwrap_or_default());
-        let (from, to, id) = (word("from"), word("to"), word("id"));
+    pub(super) fn new(conversation: &Conversation) -> Self {
+        let Conversation { from, to, id, .. } = conversation;
+        let (from, to, id) = (line(from), line(to), line(id));
         Self { from, to, id, has_begun: false, open: Open::Nothing }
     }
 
@@ -188,20 +189,17 @@ impl Look for Markdown {
         match shown {
             Shown::Record(record) => self.record(record),
             Shown::Unbegun(tell) => {
-                let word = |name: &str| tell[name].as_str().unwrap_or_default();
                 let mut text = self.closed();
-                let _ = write!(text, "## {} · {}\n\n", line(word("id")), time(&tell["at"]));
-                let _ =
-                    write!(text, "**{}:**\n\n> {}\n\n", name(&self.from), quoted(word("message")));
-                let reason = match word("reason") {
-                    "" => String::new(),
-                    reason => format!(" {}", code(reason)),
-                };
-                text + &format!("*{}*{reason}\n", line(word("status")))
+                let _ = write!(text, "## {} · {}\n\n", line(&tell.id), time(&tell.at.into()));
+                let message = quoted(tell.message.as_deref().unwrap_or_default());
+                let _ = write!(text, "**{}:**\n\n> {message}\n\n", name(&self.from));
+                let reason = tell.reason.as_deref().filter(|reason| !reason.is_empty());
+                let reason = reason.map(|reason| format!(" {}", code(reason)));
+                text + &format!("*{}*{}\n", tell.status, reason.unwrap_or_default())
             }
             Shown::Came { status, reason, .. } => {
                 let reason = if reason.is_empty() { String::new() } else { code(reason) };
-                self.closed() + &format!("*{}* {reason}\n", line(status))
+                self.closed() + &format!("*{status}* {reason}\n")
             }
             Shown::Forgotten { up_to, left_ms } => {
                 let what = match left_ms {

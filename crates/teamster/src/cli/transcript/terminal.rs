@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use teamster_api::conversations::Conversation;
 
 use super::super::agent::render::{self, SAID, line, plain};
 use super::super::{dim, local_time};
@@ -34,9 +35,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(conversation: &Value) -> Self {
-        let word = |name: &str| line(conversation[name].as_str().unwrap_or_default());
-        let (from, to) = (word("from"), word("to"));
+    pub(super) fn new(conversation: &Conversation) -> Self {
+        let (from, to) = (line(&conversation.from), line(&conversation.to));
         Self { from, to, open: Open::Nothing, is_in_line: false }
     }
 
@@ -126,21 +126,17 @@ impl Look for Terminal {
         match shown {
             Shown::Record(record) => self.record(record),
             Shown::Unbegun(tell) => {
-                let word = |name: &str| line(tell[name].as_str().unwrap_or_default());
-                let at = tell["at"].as_i64().map(|at| local_time(Timestamp(at)));
                 let mut text = self.closed();
-                let (id, at) = (word("id"), at.unwrap_or_default());
+                let (id, at) = (line(&tell.id), local_time(Timestamp(tell.at)));
                 let _ = writeln!(text, "\n── {id} · {} → {} · {at}", self.from, self.to);
-                text += &self.marked(TOLD, tell["message"].as_str().unwrap_or_default());
+                text += &self.marked(TOLD, tell.message.as_deref().unwrap_or_default());
                 text += &self.closed();
-                let reason = match word("reason") {
-                    reason if reason.is_empty() => reason,
-                    reason => format!(": {reason}"),
-                };
-                text + &format!("· {id} {}{reason}\n", word("status"))
+                let reason = tell.reason.as_deref().filter(|reason| !reason.is_empty());
+                let reason = reason.map(|reason| format!(": {}", line(reason)));
+                text + &format!("· {id} {}{}\n", tell.status, reason.unwrap_or_default())
             }
             Shown::Came { tell, status, reason } => {
-                self.closed() + &format!("· {} {}: {}\n", line(tell), line(status), line(reason))
+                self.closed() + &format!("· {} {}: {}\n", line(tell), status, line(reason))
             }
             Shown::Forgotten { up_to, left_ms } => {
                 let what = match left_ms {

@@ -43,10 +43,14 @@ fn talk() -> Vec<Value> {
 }
 
 fn shown(look: &mut dyn Look) -> String {
-    let unbegun = json!({
-        "id": "TELL-3", "by": "operator", "at": 1_763_200_000_000_i64, "status": "cancelled", "reason": null,
-        "message": "never mind",
-    });
+    let unbegun = Message {
+        id: "TELL-3".to_owned(),
+        by: "operator".to_owned(),
+        at: 1_763_200_000_000,
+        status: Status::Cancelled,
+        message: Some("never mind".to_owned()),
+        ..Message::default()
+    };
     let mut text = look.show(&Shown::Forgotten { up_to: 7, left_ms: Some(1_763_200_000_000) });
     for record in talk() {
         text += &look.show(&Shown::Record(&record));
@@ -63,8 +67,10 @@ fn check(look: &mut dyn Look, expected: Expect) {
     expected.assert_eq(&text.replace(&local, "<time>"));
 }
 
-fn conversation() -> Value {
-    json!({"id": "CONV-1", "from": "web", "to": "api"})
+fn conversation() -> Conversation {
+    let name = str::to_owned;
+    let (id, from, to) = (name("CONV-1"), name("web"), name("api"));
+    Conversation { id, from, to, ..Conversation::default() }
 }
 
 #[test]

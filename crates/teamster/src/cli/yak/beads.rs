@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use teamster_core::text;
-use teamster_core::yak::{Priority, Status, YAKS_MAX, YakId};
+use teamster_core::yak::{Priority, YAKS_MAX, YakId};
 
 use super::directory::origin;
 use super::file;
 use super::import::{Candidate, Manner, take_in};
 use crate::cli::say;
 use teamster_api::Client;
-use teamster_hub::api::backlog::{WholeContent, WholeYak};
+use teamster_api::yaks::{Status, WholeContent, WholeYak};
 use teamster_hub::settings::{Origin, Problem};
 
 const DEFAULT: &str = ".beads/issues.jsonl";

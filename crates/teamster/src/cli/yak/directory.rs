@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::fs::OFlags;
-use teamster_core::yak::{Status, YAKS_MAX};
+use teamster_api::yaks::Status;
+use teamster_core::yak::YAKS_MAX;
 
 use teamster_hub::settings::{Layer, Origin, Problem};
 
@@ -63,7 +64,7 @@ impl Directory {
 
     pub(super) fn list(&self) -> anyhow::Result<Listing> {
         let mut listing = Listing::default();
-        for status in Status::ALL {
+        for status in Status::ALL.iter().copied() {
             self.list_status(status, &mut listing)?;
         }
         for (path, kind) in sorted(&self.path)? {
@@ -145,7 +146,7 @@ impl Directory {
             fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
         };
         made(&self.path)?;
-        for status in Status::ALL {
+        for status in Status::ALL.iter().copied() {
             let path = self.path.join(status.as_str());
             if path.is_symlink() {
                 bail!("{} is a link; nothing is written through it", path.display());

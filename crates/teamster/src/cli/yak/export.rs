@@ -9,8 +9,7 @@ use anyhow::Context;
 use super::directory::{self, Directory, Entry};
 use super::file;
 use crate::cli::{Refused, say};
-use teamster_api::Client;
-use teamster_hub::api::backlog::Exported;
+use teamster_api::{Client, LIMIT_MAX, ListQuery};
 use teamster_hub::settings::Problem;
 
 /// How often what was done.
@@ -23,8 +22,15 @@ struct Counts {
 
 pub(super) async fn run(client: &mut Client, named: Option<PathBuf>) -> anyhow::Result<()> {
     let directory = Directory::new(named)?;
-    let Exported { prefix, mut yaks } =
-        serde_json::from_value(client.get("/api/yaks/export").await?)?;
+    let (mut yaks, mut query) = (Vec::new(), ListQuery { limit: Some(LIMIT_MAX), cursor: None });
+    let prefix = loop {
+        let page = client.export_yaks(&query).await?;
+        yaks.extend(page.yaks);
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => break page.prefix,
+        }
+    };
     yaks.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     directory.make()?;
     let listing = directory.list()?;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
-use teamster_core::Timestamp;
-use teamster_core::yak::{Kind, Priority, Status};
-
-use teamster_hub::api::backlog::{WholeContent, WholeYak};
+use teamster_api::Millis;
+use teamster_api::yaks::{Kind, Status, WholeContent, WholeYak};
+use teamster_core::yak::Priority;
 use teamster_hub::roles;
 use teamster_hub::settings::{self, Node, Origin, Problem, Value};
 
@@ -79,20 +78,20 @@ pub(super) fn read(text: &str, at: &Origin, stem: &str, status: Status) -> Resul
 /// Returns a kind of ours. Another one is remembered as a label.
 pub(super) fn kind(word: Option<&str>, labels: &mut Vec<String>) -> Kind {
     let Some(word) = word.map(str::trim).filter(|word| !word.is_empty()) else { return Kind::Task };
-    Kind::parse(word).unwrap_or_else(|_| {
+    Kind::parse(word).unwrap_or_else(|| {
         labels.push(format!("type:{word}"));
         Kind::Task
     })
 }
 
 /// Reads a time as people and programs write it; without an offset it is UTC.
-pub(super) fn read_time(text: &str) -> Option<Timestamp> {
+pub(super) fn read_time(text: &str) -> Option<Millis> {
     let text = text.trim();
     let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let civil: jiff::civil::DateTime = text.parse().ok()?;
         Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
     });
-    instant.map(|instant| Timestamp(instant.as_millisecond()))
+    instant.map(jiff::Timestamp::as_millisecond)
 }
 
 fn origin(fields: &Node, key: &str, at: &Origin) -> Origin {
@@ -120,7 +119,7 @@ fn words(fields: &Node, key: &str) -> Result<Vec<String>, Problem> {
     list.iter().map(one).collect()
 }
 
-fn time(fields: &Node, key: &str, at: &Origin) -> Result<Option<Timestamp>, Problem> {
+fn time(fields: &Node, key: &str, at: &Origin) -> Result<Option<Millis>, Problem> {
     let Some(text) = word(fields, key)? else { return Ok(None) };
     let time = read_time(&text).ok_or_else(|| {
         let says = format!("{key}: {text:?} is not a time such as 2026-01-31T12:00:00Z");
@@ -198,9 +197,9 @@ fn sorted(words: &[String]) -> Vec<&str> {
     words
 }
 
-fn shown_time(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.0)
-        .map_or_else(|_| at.0.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+fn shown_time(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at)
+        .map_or_else(|_| at.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// Writes a line of text so that every YAML reader reads the same text.

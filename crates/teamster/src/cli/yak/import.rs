@@ -10,7 +10,7 @@ use super::directory::{Directory, Entry};
 use super::file::{self, Found};
 use crate::cli::{Refused, print, say};
 use teamster_api::Client;
-use teamster_hub::api::backlog::{Change, Report, ToImport, Trouble, WholeYak};
+use teamster_api::yaks::{Change, Report, ToImport, Trouble, WholeYak};
 use teamster_hub::settings::{Origin, Problem};
 
 /// A yak that was found, and where.
@@ -190,9 +190,8 @@ impl Imports<'_> {
     ) -> anyhow::Result<()> {
         let Manner { prefix, only_new, dry_run } = self.manner.clone();
         let yaks = candidates.iter().map(|candidate| form(&candidate.yak)).collect();
-        let given = serde_json::to_value(ToImport { yaks, prefix, only_new, dry_run })?;
-        let Report { changes, problems } =
-            serde_json::from_value(self.client.post("/api/yaks/import", &given).await?)?;
+        let given = ToImport { yaks, prefix, only_new, dry_run };
+        let Report { changes, problems } = self.client.import_yaks(&given).await?;
         for change in changes {
             self.note(change);
         }

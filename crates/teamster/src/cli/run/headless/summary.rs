@@ -2,34 +2,33 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use teamster_api::runs::{Item, ItemStatus, Run};
 use teamster_core::Timestamp;
 use teamster_core::spending::dollars;
 
 use super::tells::span;
-use crate::cli::run::model::Run;
+use crate::cli::run::model::Watched as _;
 use crate::cli::screen::{clean_line, cut};
 use crate::cli::{budget, local_time};
 
-/// Maximum length of a blocked item; of one that is about a refused merge, which names every file that is in the way; and of
-/// a sentence about what is left.
+/// Maximum length of a blocked item, and of one that is about a refused merge, which names every file that is in the way.
 const ITEM_COLUMNS: usize = 100;
 const MERGE_COLUMNS: usize = 2_000;
-const LEFT_COLUMNS: usize = 400;
 /// As many blocked items as are shown.
 const BLOCKED_MAX: usize = 20;
 
 /// Tells what came of a run.
-pub(super) fn of(run: &Run, view: &Value) -> String {
-    let why = run.why.as_deref().map_or_else(|| run.phase.clone(), clean_line);
-    let n_done = run.n_items(&["completed"]);
-    let n_open = run.n_items(&["remaining", "in_progress"]);
-    let blocked: Vec<_> = run.item_list.iter().filter(|item| item.status == "blocked").collect();
+pub(super) fn of(run: &Run) -> String {
+    let why = run.why.as_deref().map_or_else(|| run.phase.to_string(), clean_line);
+    let n_done = run.n_items(&[ItemStatus::Completed]);
+    let n_open = run.n_items(&[ItemStatus::Remaining, ItemStatus::InProgress]);
+    let is_blocked = |item: &&Item| item.status == ItemStatus::Blocked;
+    let blocked: Vec<_> = run.item_list.iter().filter(is_blocked).collect();
     let mut items = format!("{n_done} done, {n_open} open");
     if !blocked.is_empty() {
         let _ = write!(items, ", {} blocked", blocked.len());
     }
-    match run.n_items(&["cancelled"]) {
+    match run.n_items(&[ItemStatus::Cancelled]) {
         0 => {}
         n => items.extend([format!(", {n} cancelled")]),
     }
@@ -74,31 +73,26 @@ pub(super) fn of(run: &Run, view: &Value) -> String {
         let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
         row("since", &format!("{}, resumed {times}", local_time(Timestamp(begun_at))));
     }
-    let left = view["left"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    for (n, left) in left.enumerate() {
-        row(if n == 0 { "left" } else { "" }, &cut(&clean_line(left), LEFT_COLUMNS));
-    }
     text
 }
 
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use serde_json::json;
-    use teamster_core::spending::Spent;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn shown(view: &Value) -> String {
-        of(&serde_json::from_value(view.clone()).unwrap(), view)
+        of(&serde_json::from_value(view.clone()).unwrap())
     }
 
     #[test]
-    fn what_came_of_a_run_is_told_with_what_is_left() {
+    fn what_came_of_a_run_is_told() {
         let mut view = json!({
             "name": "SPEC", "phase": "completed", "why": "it is complete", "under_way": false, "begun_at": 1_000,
             "iterations": 3, "iterations_max": 10, "budget_microdollars": 5_000_000,
-            "spent": Spent { microdollars: 1_230_000, n_priced: 4, ..Spent::default() },
+            "spent": {"microdollars": 1_230_000, "n_priced": 4},
             "item_list": [
                 {"id": "TAS-1", "content": "one", "status": "completed"},
                 {"id": "TAS-2", "content": "two", "status": "cancelled"},
@@ -108,7 +102,6 @@ mod tests {
                  "branch": "teamster/run-SPEC/iteration-3"},
             ],
             "failed": 1, "commits": 2, "worked_ms": 3_699_000,
-            "left": ["the branch teamster/run-SPEC/iteration-3 is not on main", "README has changes that nobody committed"],
         });
         expect![[r#"
             SPEC: it is complete
@@ -118,9 +111,7 @@ mod tests {
                           TAS-3 is blocked: For the person: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
                           TAS-5 is blocked: For the person: in the way: y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y y
               cost        $1.23 of $5.00
-              time        61 min 39 s
-              left        the branch teamster/run-SPEC/iteration-3 is not on main
-                          README has changes that nobody committed"#]]
+              time        61 min 39 s"#]]
         .assert_eq(&shown(&view));
         // It counts from its first beginning on.
         (view["resumes"], view["resumed_at"]) = (json!(2), json!(2_000));

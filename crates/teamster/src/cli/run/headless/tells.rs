@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use teamster_api::agents::{Agent, Phase};
+use teamster_api::log::Line;
+use teamster_api::questions::Question;
+use teamster_api::runs::{Phase as RunPhase, Run};
 use teamster_core::ids::QuestionId;
 use teamster_core::{Event, Timestamp, agent, drive, item, iteration, question, run};
 
 use super::Said;
 use crate::cli::local_time;
-use crate::cli::run::model::Run;
+use crate::cli::run::model::Watched as _;
 use crate::cli::run::stream::Stream;
 use crate::cli::screen::{clean_line, cut};
-use teamster_hub::api::Line;
 
 /// As long as a line of an agent's is, and one of ours, which may say why something failed.
 const SAID_COLUMNS: usize = 110;
@@ -69,6 +71,11 @@ pub(super) struct Tells {
     questions: BTreeMap<QuestionId, (String, String)>,
 }
 
+/// Returns the event of a line of the log, unless a newer hub wrote it.
+fn event_of(line: &Line) -> Option<Event> {
+    serde_json::from_value(line.event.clone()).ok()
+}
+
 /// One line of something that others wrote.
 fn short(text: &str) -> String {
     cut(&clean_line(text), ABOUT_COLUMNS)
@@ -97,8 +104,8 @@ impl Tells {
             questions: BTreeMap::new(),
         };
         for open in &run.open {
-            let start = match open.agent_phase.as_deref() {
-                Some("queued") => Start::Due,
+            let start = match open.agent_phase {
+                Some(Phase::Queued) => Start::Due,
                 _ => Start::Done,
             };
             let begun_at = Timestamp(run.resumed_at.or(run.begun_at).unwrap_or_default());
@@ -143,10 +150,15 @@ impl Tells {
     }
 
     /// Returns the agent whose iteration ends by this line of the log.
-    pub(super) fn ends(&self, line: &Value) -> Option<String> {
-        let ended = &line["event"]["run"]["what"]["iteration"]["ended"];
-        let number = ended["iteration"].as_u64().filter(|_| line["run"] == self.name.as_str())?;
-        let is_it = |(_, place): &(&String, &Place)| u64::from(place.iteration) == number;
+    pub(super) fn ends(&self, line: &Line) -> Option<String> {
+        let number = match event_of(line)? {
+            Event::Run {
+                what: run::Event::Iteration(iteration::Event::Ended { iteration, .. }),
+                ..
+            } if line.run.as_ref() == Some(&self.name) => iteration,
+            _ => return None,
+        };
+        let is_it = |(_, place): &(&String, &Place)| place.iteration == number;
         self.places.iter().find(is_it).map(|(agent, _)| agent.clone())
     }
 
@@ -156,14 +168,14 @@ impl Tells {
     }
 
     /// Tells a line of the log, if it is about this run and people want to know it.
-    pub(super) fn event(&mut self, line: &Value) -> Option<Told> {
-        let line: Line = serde_json::from_value(line.clone()).ok()?;
-        let is_ours = line.run.as_ref().is_some_and(|run| run.as_str() == self.name);
-        let event: Option<Event> = serde_json::from_value(line.event.clone()).ok();
+    pub(super) fn event(&mut self, line: &Line) -> Option<Told> {
+        let is_ours = line.run.as_ref() == Some(&self.name);
+        let event = event_of(line);
+        let at = Timestamp(line.at);
         let (worker, text) = match &event {
-            Some(Event::Run { what, .. }) if is_ours => self.of_run(&line, what)?,
-            Some(Event::Agent(event)) => self.of_agent(event, line.at)?,
-            Some(Event::Question(event)) => self.of_question(&line, event)?,
+            Some(Event::Run { what, .. }) if is_ours => self.of_run(line, what)?,
+            Some(Event::Agent(event)) => self.of_agent(event, at)?,
+            Some(Event::Question(event)) => self.of_question(line, event)?,
             // A newer hub's; its summary is for everybody.
             None if is_ours => (None, line.summary.clone()),
             Some(_) | None => return None,
@@ -177,7 +189,7 @@ impl Tells {
             })
         );
         let columns = if says_why { WHY_COLUMNS } else { TOLD_COLUMNS };
-        Some(Told { at: line.at, worker, text: cut(&clean_line(&text), columns) })
+        Some(Told { at, worker, text: cut(&clean_line(&text), columns) })
     }
 
     fn of_run(&mut self, line: &Line, event: &run::Event) -> Option<(Option<u32>, String)> {
@@ -185,7 +197,7 @@ impl Tells {
         let by = place.map(|place| place.worker);
         // What neither the hub nor an agent of the run did, somebody did.
         let somebody = match by.is_none() && line.by.as_str() != "hub" {
-            true => format!(" (by {})", line.by.as_str()),
+            true => format!(" (by {})", line.by),
             false => String::new(),
         };
         Some(match event {
@@ -202,7 +214,7 @@ impl Tells {
                 plans,
                 ..
             }) => {
-                let place = Place::new(*iteration, *worker, *plans, line.at, Start::Due);
+                let place = Place::new(*iteration, *worker, *plans, Timestamp(line.at), Start::Due);
                 self.begins(agent.as_str(), place);
                 let what = if *plans { "plans" } else { "begins" };
                 let text = match self.has_workers() {
@@ -305,14 +317,12 @@ impl Tells {
     }
 
     /// Tells a question that is open, if an agent of the run asks it.
-    pub(super) fn question(&mut self, question: &Value, now: Timestamp) -> Option<Told> {
-        let word = |name: &str| question[name].as_str().unwrap_or_default();
-        let worker = self.places.get(word("agent"))?.worker;
-        let id = QuestionId::parse(word("id"))?;
-        let choices = question["choices"].as_array().into_iter().flatten();
-        let words: Vec<&str> = choices.filter_map(|choice| choice["word"].as_str()).collect();
-        let deadline = Timestamp(question["deadline"].as_i64().unwrap_or_default());
-        let text = self.asks(id, word("agent"), word("title"), &words, word("default"), deadline);
+    pub(super) fn question(&mut self, question: &Question, now: Timestamp) -> Option<Told> {
+        let Question { id, agent, title, choices, default, deadline, .. } = question;
+        let worker = self.places.get(agent)?.worker;
+        let id = QuestionId::parse(id)?;
+        let words: Vec<&str> = choices.iter().map(|choice| choice.word.as_str()).collect();
+        let text = self.asks(id, agent, title, &words, default, Timestamp(*deadline));
         Some(Told { at: now, worker: Some(worker), text })
     }
 
@@ -383,20 +393,19 @@ impl Tells {
     }
 
     /// Tells which agents have not started yet, given all of them.
-    pub(super) fn queued(&mut self, agents: &Value, now: Timestamp) -> Vec<Told> {
-        let agents = agents.as_array().map(Vec::as_slice).unwrap_or_default();
+    pub(super) fn queued(&mut self, agents: &[Agent], now: Timestamp) -> Vec<Told> {
         let mut told = Vec::new();
         for (id, place) in &mut self.places {
             if place.start != Start::Due {
                 continue;
             }
-            let known = agents.iter().find(|agent| agent["id"] == id.as_str());
-            let Some(known) = known.filter(|agent| agent["phase"] == "queued") else {
+            let known = agents.iter().find(|agent| agent.id == *id);
+            let Some(known) = known.filter(|agent| agent.phase == Phase::Queued) else {
                 place.start = Start::Done;
                 continue;
             };
             place.start = Start::Late;
-            let why = known["waits_for"].as_str().unwrap_or("it starts in a moment");
+            let why = known.waits_for.as_deref().unwrap_or("it starts in a moment");
             told.push(Told {
                 at: now,
                 worker: Some(place.worker),
@@ -419,14 +428,16 @@ impl Tells {
             let call = place.and_then(|place| place.stream.calls());
             let asks = self.questions.values().find(|(agent, _)| *agent == open.agent);
             let (number, agent) = (open.number, &open.agent);
-            let what = match (open.agent_phase.as_deref(), asks, call) {
-                (Some("queued"), _, _) => format!("{agent} is queued"),
+            let what = match (open.agent_phase, asks, call) {
+                (Some(Phase::Queued), _, _) => format!("{agent} is queued"),
                 (_, Some((_, answer)), _) => format!("{agent} waits for an answer: {answer}"),
-                (Some("running"), _, Some(call)) => format!("{agent} waits for {}", short(call)),
-                (Some("running"), _, None) if place.is_some_and(|place| place.plans) => {
+                (Some(Phase::Running), _, Some(call)) => {
+                    format!("{agent} waits for {}", short(call))
+                }
+                (Some(Phase::Running), _, None) if place.is_some_and(|place| place.plans) => {
                     format!("{agent} makes the plan")
                 }
-                (Some("running"), _, None) => match &open.item {
+                (Some(Phase::Running), _, None) => match &open.item {
                     Some(item) => format!("{agent} works on {item}"),
                     None => format!("{agent} works"),
                 },
@@ -436,9 +447,11 @@ impl Tells {
         });
         let mut told: Vec<Told> = open.collect();
         if told.is_empty() {
-            let what = match self.run.phase.as_str() {
-                "paused" => format!("it is paused; `teamster steer {} go-on` ends that", self.name),
-                "stopping" => "it is about to stop".to_owned(),
+            let what = match self.run.phase {
+                RunPhase::Paused => {
+                    format!("it is paused; `teamster steer {} go-on` ends that", self.name)
+                }
+                RunPhase::Stopping => "it is about to stop".to_owned(),
                 _ => "the next iteration is about to begin".to_owned(),
             };
             told.push(tell(None, &what));

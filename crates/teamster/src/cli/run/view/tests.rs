@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 
 use super::super::editor::Editor;
-use super::super::model::Run;
 use super::*;
+use teamster_api::runs::Run;
 
 fn spent(microdollars: u64) -> Value {
     json!({

@@ -20,8 +20,8 @@ fn yak() -> WholeYak {
             commit: Some("1234e56".into()),
         }),
         depends_on: Some(vec!["a-3".into(), "a-2".into()]),
-        created_at: Some(Timestamp(1_775_656_589_123)),
-        updated_at: Some(Timestamp(1_775_688_997_000)),
+        created_at: Some(1_775_656_589_123),
+        updated_at: Some(1_775_688_997_000),
     }
 }
 

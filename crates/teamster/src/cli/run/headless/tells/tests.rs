@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -11,15 +11,23 @@ fn run(workers: u32) -> Run {
     serde_json::from_value(run).unwrap()
 }
 
-fn line(by: &str, summary: &str, run: Option<&str>, event: &Value) -> Value {
-    json!({"seq": 1, "commit": 1, "at": 1_000, "by": by, "summary": summary, "run": run, "event": event})
+fn line(by: &str, summary: &str, run: Option<&str>, event: &Value) -> Line {
+    Line {
+        seq: 1,
+        commit: 1,
+        at: 1_000,
+        by: by.to_owned(),
+        summary: summary.to_owned(),
+        run: run.map(str::to_owned),
+        event: event.clone(),
+    }
 }
 
-fn of_run(by: &str, summary: &str, what: &Value) -> Value {
+fn of_run(by: &str, summary: &str, what: &Value) -> Line {
     line(by, summary, Some("SPEC"), &json!({"run": {"run": "SPEC", "what": what}}))
 }
 
-fn begun(iteration: u32, worker: u32, agent: &str) -> Value {
+fn begun(iteration: u32, worker: u32, agent: &str) -> Line {
     let begun = json!({
         "iteration": iteration, "worker": worker, "agent": agent, "plans": false, "base": null, "hooks": "",
     });
@@ -34,12 +42,12 @@ fn shown(told: &[Told]) -> String {
     told.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn check(tells: &mut Tells, lines: &[Value], expected: &Expect) {
+fn check(tells: &mut Tells, lines: &[Line], expected: &Expect) {
     let told: Vec<Told> = lines.iter().filter_map(|line| tells.event(line)).collect();
     expected.assert_eq(&shown(&told));
 }
 
-fn asked(agent: &str) -> Value {
+fn asked(agent: &str) -> Line {
     let asked = json!({
         "agent": agent, "incarnation": 1, "title": "run cargo test\u{1b}[2J", "payload": "cargo test",
         "choices": [{"word": "allow", "label": "yes"}, {"word": "deny", "label": "no"}],
@@ -192,7 +200,7 @@ fn silence_is_explained() {
         [5] (nothing for 60 s: what iteration 4 did is checked and taken over)"#]]
     .assert_eq(&shown(&tells.quiet(Timestamp(1_000), Timestamp(61_000))));
     run.open.clear();
-    run.phase = "paused".to_owned();
+    run.line.phase = RunPhase::Paused;
     tells.stands(run);
     expect!["[ ] (nothing for 3 min 20 s: it is paused; `teamster steer SPEC go-on` ends that)"]
         .assert_eq(&shown(&tells.quiet(Timestamp(0), Timestamp(200_000))));
@@ -205,6 +213,7 @@ fn an_agent_that_does_not_start_is_told_of_once() {
     tells.event(&begun(1, 0, "worker-2"));
     assert_eq!(tells.queued_since(), Some(Timestamp(1_000)));
     let agents = json!([{"id": "coder-1"}, {"id": "worker-2", "phase": "queued", "waits_for": "the pool is full"}]);
+    let agents: Vec<Agent> = serde_json::from_value(agents).unwrap();
     expect!["[1] worker-2 is queued: the pool is full"]
         .assert_eq(&shown(&tells.queued(&agents, Timestamp(4_000))));
     assert_eq!((tells.queued_since(), tells.queued(&agents, Timestamp(5_000))), (None, vec![]));
