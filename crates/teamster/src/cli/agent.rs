@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use super::{connect_to_hub, dim, fitted, print, print_json, say};
+use super::{connect_to_hub, dim, fitted, print, print_json, records, say};
+use teamster_agents::agent::Event;
 use teamster_api::agents::{
     Agent, Draft, DraftLimits, Ending, Isolation, Outcome, Phase, ReadTranscript, Verdict,
 };
@@ -310,13 +311,19 @@ async fn prompts(client: &mut Client, id: &str) -> anyhow::Result<()> {
         let asked = ReadTranscript { after, ..ReadTranscript::default() };
         let page = client.read_transcript(id, &asked).await?;
         for record in &page.records {
-            let text = record["text"].as_str().filter(|_| record["type"] == "prompted");
+            let text = match records::event(record) {
+                Some(Event::Prompted { text }) => Some(text),
+                _ => None,
+            };
+            goes_on &= text.is_some();
             match (text, given.last_mut().filter(|_| goes_on)) {
-                (Some(more), Some(last)) => last.push_str(more),
-                (Some(text), None) => given.push(text.to_owned()),
+                (Some(more), Some(last)) => last.push_str(&more),
+                (Some(text), None) => {
+                    given.push(text);
+                    goes_on = true;
+                }
                 (None, _) => {}
             }
-            goes_on = text.is_some();
         }
         if page.last == after {
             break;
@@ -346,7 +353,7 @@ async fn follow(client: &mut Client, id: &str, go_on: bool, as_json: bool) -> an
         for record in &page.records {
             if as_json {
                 print(&record.to_string())?;
-            } else if let Some(text) = render::record(record) {
+            } else if let Some(text) = records::event(record).as_ref().and_then(render::record) {
                 print(&text)?;
             }
         }

@@ -19,6 +19,7 @@ mod mcp;
 mod own_team;
 mod program;
 mod question;
+mod records;
 mod roles;
 mod run;
 mod screen;

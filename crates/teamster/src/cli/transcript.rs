@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use teamster_core::Timestamp;
 use teamster_core::ids::TellId;
 
-use super::{connect_to_hub, put, say};
+use super::{connect_to_hub, put, records, say};
+use teamster_agents::agent::Event;
 use teamster_api::agents::ReadTranscript;
 use teamster_api::conversations::{Conversation, FindConversation, Message};
 use teamster_api::tells::{ShowTell, Status};
@@ -94,20 +95,14 @@ fn since(text: &str) -> Result<Since, String> {
 
 /// Something of a conversation, in the order in which it happened.
 enum Shown<'a> {
-    Record(&'a Value),
+    /// A record as it is stored, and what it tells, unless a newer hub wrote it.
+    Record(&'a Value, Option<&'a Event>),
     /// A message that its agent never began with.
     Unbegun(&'a Message),
     /// What came of a message, where the transcript does not say so.
-    Came {
-        tell: &'a str,
-        status: Status,
-        reason: &'a str,
-    },
+    Came { tell: &'a str, status: Status, reason: &'a str },
     /// Records up to this number were removed; the first that is left is from this time, in milliseconds since 1970.
-    Forgotten {
-        up_to: u64,
-        left_ms: Option<i64>,
-    },
+    Forgotten { up_to: u64, left_ms: Option<i64> },
 }
 
 /// A way to show a conversation, piece by piece. What it returns is printed as it is.
@@ -124,7 +119,7 @@ struct Lines;
 impl Look for Lines {
     fn show(&mut self, shown: &Shown<'_>) -> String {
         let value = match shown {
-            Shown::Record(record) => (*record).clone(),
+            Shown::Record(record, _) => (*record).clone(),
             Shown::Unbegun(tell) => json!({"type": "message", "tell": tell}),
             Shown::Came { tell, status, reason } => {
                 json!({"type": "came", "tell": tell, "status": status, "reason": reason})
@@ -205,17 +200,18 @@ impl Talk<'_> {
             };
             let forgotten = page.forgotten;
             if forgotten > after && self.since_ms.is_none() {
-                let left_ms = page.records.first().and_then(|record| record["at_ms"].as_i64());
+                let left_ms = page.records.first().and_then(records::at_ms);
                 put(&self.look.show(&Shown::Forgotten { up_to: forgotten, left_ms }))?;
             }
             for record in &page.records {
-                if record["type"] == "told" {
-                    let before = record["tell"].as_str().and_then(number);
+                let event = records::event(record);
+                if let Some(Event::Told { tell, .. }) = &event {
+                    let before = number(tell);
                     while unbegun.last().is_some_and(|tell| number(&tell.id) < before) {
                         self.print_unbegun(unbegun.pop())?;
                     }
                 }
-                self.show_record(record).await?;
+                self.show_record(record, event.as_ref()).await?;
             }
             let is_end = page.last == after || (is_first && page.records.is_empty());
             (after, is_first) = (page.last, false);
@@ -234,17 +230,18 @@ impl Talk<'_> {
         put(&self.look.end())
     }
 
-    async fn show_record(&mut self, record: &Value) -> anyhow::Result<()> {
-        let tell = record["tell"].as_str();
-        match record["type"].as_str() {
-            Some("told") if tell != self.open.as_deref() => {
+    async fn show_record(&mut self, record: &Value, event: Option<&Event>) -> anyhow::Result<()> {
+        match event {
+            Some(Event::Told { tell, .. }) if Some(tell) != self.open.as_ref() => {
                 self.close_open().await?;
-                self.open = tell.map(str::to_owned);
+                self.open = Some(tell.clone());
             }
-            Some("settled") if tell == self.open.as_deref() => self.open = None,
+            Some(Event::Settled { tell, .. }) if Some(tell) == self.open.as_ref() => {
+                self.open = None;
+            }
             _ => {}
         }
-        put(&self.look.show(&Shown::Record(record)))
+        put(&self.look.show(&Shown::Record(record, event)))
     }
 
     /// Says what came of the last message, if its records did not: its agent was cut off and did not go on.

@@ -2,21 +2,17 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use teamster_agents::agent::{Event, ToolCall};
 use teamster_api::agents::{Agent, AgentCalls, AgentDetails, AgentToolCalls, Isolation};
 use teamster_api::{Millis, spending};
 use teamster_core::spending::Spent;
 use teamster_core::{Timestamp, text};
 
 use super::super::status::failures;
-use super::super::{budget, dim, local_time};
+use super::super::{budget, dim, local_time, records};
 
 /// As much of a tool's input or output as fits a line.
 const LINE_CHARS_MAX: usize = 160;
-
-fn word<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_default()
-}
 
 fn time(at: Option<Millis>) -> String {
     at.map(|at| local_time(Timestamp(at))).unwrap_or_default()
@@ -171,49 +167,50 @@ fn said(text: &str) -> String {
 }
 
 /// Shows what a tool is called with; if the program does not tell, what the call is about.
-pub(in crate::cli) fn called_with(record: &Value) -> String {
-    let targets = record["targets"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    match line(word(&record["input"], "text")) {
-        none if none.is_empty() || none == "{}" => line(&targets.collect::<Vec<_>>().join(" ")),
+pub(in crate::cli) fn called_with(call: &ToolCall) -> String {
+    match line(call.input.as_ref().map_or("", |input| &input.text)) {
+        none if none.is_empty() || none == "{}" => line(&call.targets.join(" ")),
         input => input,
     }
 }
 
 /// Shows a record, if it is one that people want to see.
-pub(in crate::cli) fn record(record: &Value) -> Option<String> {
-    let short = |name: &str| line(word(record, name));
-    Some(match word(record, "type") {
-        "started" => dim(&format!("· works (session {})", short("session"))),
-        "not_started" => format!("! did not start: {}", short("message")),
-        "told" => {
-            let (tell, from) = (short("tell"), short("from"));
-            format!("> {tell} from {from}: {}", short("text"))
+pub(in crate::cli) fn record(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Started(started) => dim(&format!("· works (session {})", line(&started.session))),
+        Event::NotStarted { message } => format!("! did not start: {}", line(message)),
+        Event::Told { tell, from, text, .. } => {
+            format!("> {} from {}: {}", line(tell), line(from), line(text))
         }
-        "prompted" => dim(&format!("> {}", short("text"))),
-        "text" => said(word(record, "text")),
-        "thought" => dim(&format!("~ {}", short("text"))),
-        "tool_call" => {
-            format!("* {} {}", short("title"), dim(&called_with(record))).trim_end().to_owned()
+        Event::Prompted { text } => dim(&format!("> {}", line(text))),
+        Event::Text(piece) => said(&piece.text),
+        Event::Thought(piece) => dim(&format!("~ {}", line(&piece.text))),
+        Event::ToolCall(call) => {
+            format!("* {} {}", line(&call.title), dim(&called_with(call))).trim_end().to_owned()
         }
-        "tool_result" => {
-            let mark = if record["ok"] == true { "→" } else { "✗" };
-            dim(&format!("{mark} {}", line(word(&record["output"], "text"))))
+        Event::ToolResult { ok, output, .. } => {
+            let mark = if *ok { "→" } else { "✗" };
+            dim(&format!("{mark} {}", line(&output.text)))
         }
-        "permission_asked" => {
-            let title = line(word(&record["call"], "title"));
+        Event::PermissionAsked { call, .. } => {
+            let title = line(&call.title);
             format!("? may it: {title} {}", dim("(rules decide, or you: `teamster questions`)"))
         }
-        "permission_answered" => dim(&format!("· answered: {}", short("option"))),
-        "usage_limit" => {
-            let message = short("message");
+        Event::PermissionAnswered { option, .. } => {
+            dim(&format!("· answered: {}", line(option.as_deref().unwrap_or_default())))
+        }
+        Event::UsageLimit { message, .. } => {
+            let message = line(message);
             format!(
                 "! limit: {message}; the agent is parked and resumes by itself (`teamster agents` shows when)"
             )
         }
-        "retrying" => dim(&format!("! retrying: {}", short("message"))),
-        "trouble" => dim(&format!("! {}", short("message"))),
-        "turn_ended" => dim(&format!("· turn ended: {}", short("why"))),
-        "exited" => dim(&format!("· program ended: {}", short("how"))),
-        _ => return None,
+        Event::Retrying { message } => dim(&format!("! retrying: {}", line(message))),
+        Event::Trouble { message } => dim(&format!("! {}", line(message))),
+        Event::TurnEnded(end) => dim(&format!("· turn ended: {}", records::why(end))),
+        Event::Exited { how } => dim(&format!("· program ended: {}", line(how))),
+        Event::Settled { .. } | Event::Plan { .. } | Event::Usage(_) | Event::CancelAsked => {
+            return None;
+        }
     })
 }

@@ -1,6 +1,6 @@
 //! What the view of a run shows: the run as the hub tells it, what its agent does, and where the person is.
 
-use serde_json::Value;
+use teamster_agents::agent::Event;
 use teamster_api::agents::Phase;
 use teamster_api::runs::{Item, ItemStatus, Message, Note, Run};
 use teamster_core::Timestamp;
@@ -325,7 +325,7 @@ impl Model {
     }
 
     /// Takes in records of an agent's transcript.
-    pub(super) fn take_records(&mut self, agent: &str, records: &[Value], is_end: bool) {
+    pub(super) fn take_records(&mut self, agent: &str, records: &[Event], is_end: bool) {
         let Some(feed) = self.feed.as_mut().filter(|feed| feed.agent == agent) else { return };
         feed.is_done |= is_end;
         let directory = self.run.line.directory.clone().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use teamster_agents::agent::Event;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinHandle;
@@ -13,6 +13,7 @@ use super::keys::{self, Edit, Effect};
 use super::model::{Model, Watched as _, Writes};
 use super::{code, ended, view};
 use crate::cli::flags::in_flags;
+use crate::cli::records;
 use crate::cli::screen::{Input, PAUSE, Screen, WAIT_MS};
 use crate::cli::{Ended, say};
 use teamster_api::agents::ReadTranscript;
@@ -34,7 +35,7 @@ enum News {
     Run(Box<Run>),
     Records {
         agent: String,
-        records: Vec<Value>,
+        records: Vec<Event>,
         is_end: bool,
     },
     Done(Done),
@@ -243,7 +244,7 @@ async fn watch(mut client: Client, run: Run, news: mpsc::Sender<News>) {
 async fn read(data: DataFiles, agent: String, news: mpsc::Sender<News>) {
     if let Err(error) = read_all(&data, &agent, &news).await {
         let message = format!("its transcript cannot be read: {error:#}");
-        let records = vec![json!({"type": "trouble", "message": message})];
+        let records = vec![Event::Trouble { message }];
         let _ = news.send(News::Records { agent, records, is_end: true }).await;
     }
 }
@@ -263,6 +264,7 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
         was_end = seems_end;
         if n_records > 0 || is_end {
             let agent = agent.to_owned();
+            let records = records.iter().filter_map(records::event).collect();
             if news.send(News::Records { agent, records, is_end }).await.is_err() || is_end {
                 return Ok(());
             }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use serde_json::Value;
+use teamster_agents::agent::{Event, Piece, Step, StepStatus, ToolCall, ToolKind, TurnEnd};
 
+use crate::cli::records;
 use crate::cli::screen::{clean, clean_line, cut, wrap};
 
 /// As much as is kept of a stream, in pieces and in all: some thousand lines.
@@ -40,11 +42,11 @@ enum What {
     /// Another iteration begins.
     Head(String),
     Text {
-        message: Value,
+        message: Option<String>,
         text: String,
     },
     Thought {
-        message: Value,
+        message: Option<String>,
         text: String,
     },
     Call {
@@ -192,60 +194,66 @@ impl Stream {
     }
 
     /// Takes in a record of a transcript. Paths are shown from this directory on.
-    pub(super) fn take(&mut self, record: &Value, directory: &str) {
-        let word = |name: &str| record[name].as_str().unwrap_or_default();
-        match word("type") {
-            "text" => self.words(record["message"].clone(), word("text"), false),
-            "thought" => self.words(record["message"].clone(), word("text"), true),
-            "tool_call" => self.call(record, directory),
-            "tool_result" => self.result(record),
-            "started" => {
-                let model = record["model"].as_str().map(|model| format!(", {model}"));
+    pub(super) fn take(&mut self, event: &Event, directory: &str) {
+        match event {
+            Event::Text(Piece { text, message }) => self.words(message.as_ref(), text, false),
+            Event::Thought(Piece { text, message }) => self.words(message.as_ref(), text, true),
+            Event::ToolCall(call) => self.call(call, directory),
+            Event::ToolResult { id, ok, output } => self.result(id, *ok, &output.text),
+            Event::Started(started) => {
+                let model = started.model.as_ref().map(|model| format!(", {model}"));
                 self.say(Look::Dim, &format!("· started{}", model.unwrap_or_default()));
             }
-            "not_started" => self.say(Look::Bad, &format!("! did not start: {}", word("message"))),
-            "prompted" => {
-                let n_lines = word("text").lines().count();
+            Event::NotStarted { message } => {
+                self.say(Look::Bad, &format!("! did not start: {message}"));
+            }
+            Event::Prompted { text } => {
+                let n_lines = text.lines().count();
                 self.say(Look::Dim, &format!("> was given its task ({n_lines} lines)"));
             }
-            "told" => self.say(Look::Head, &format!("> {}: {}", word("from"), word("text"))),
-            "plan" => {
-                let steps = record["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let is = |step: &&Value, status: &str| step["status"] == status;
-                let n_done = steps.iter().filter(|step| is(step, "completed")).count();
-                let now = steps.iter().find(|step| is(step, "in_progress"));
-                let now = now.and_then(|step| step["text"].as_str()).unwrap_or_default();
+            Event::Told { from, text, .. } => self.say(Look::Head, &format!("> {from}: {text}")),
+            Event::Plan { steps } => {
+                let is = |step: &&Step, status: StepStatus| step.status == status;
+                let n_done = steps.iter().filter(|step| is(step, StepStatus::Completed)).count();
+                let now = steps.iter().find(|step| is(step, StepStatus::InProgress));
+                let now = now.map_or("", |step| &step.text);
                 self.say(Look::Dim, &format!("· plan: {n_done} of {} done {now}", steps.len()));
             }
-            "permission_asked" => {
-                let title = record["call"]["title"].as_str().unwrap_or_default();
+            Event::PermissionAsked { call, .. } => {
+                let title = &call.title;
                 self.say(Look::Urgent, &format!("? may it: {title} (`teamster questions`)"));
             }
-            "permission_answered" => {
-                self.say(Look::Dim, &format!("  answered: {}", word("option")));
+            Event::PermissionAnswered { option, .. } => {
+                let option = option.as_deref().unwrap_or_default();
+                self.say(Look::Dim, &format!("  answered: {option}"));
             }
-            "usage_limit" => {
-                let says = format!("! usage limit: {}; it goes on by itself", word("message"));
-                self.say(Look::Bad, &says);
+            Event::UsageLimit { message, .. } => {
+                self.say(Look::Bad, &format!("! usage limit: {message}; it goes on by itself"));
             }
-            "retrying" => self.say(Look::Dim, &format!("! retrying: {}", word("message"))),
-            "trouble" => self.say(Look::Dim, &format!("! {}", word("message"))),
-            "turn_ended" if word("why") != "done" => {
-                let says = format!("· turn ended: {} {}", word("why"), word("message"));
-                self.say(Look::Bad, &says);
+            Event::Retrying { message } => self.say(Look::Dim, &format!("! retrying: {message}")),
+            Event::Trouble { message } => self.say(Look::Dim, &format!("! {message}")),
+            Event::TurnEnded(TurnEnd::Done) => {}
+            Event::TurnEnded(end) => {
+                let message = match end {
+                    TurnEnd::Failed { message } => message.as_str(),
+                    _ => "",
+                };
+                self.say(Look::Bad, &format!("· turn ended: {} {message}", records::why(end)));
             }
-            "exited" => self.say(Look::Dim, &format!("· program ended: {}", word("how"))),
-            _ => {}
+            Event::Exited { how } => self.say(Look::Dim, &format!("· program ended: {how}")),
+            Event::Settled { .. } | Event::Usage(_) | Event::CancelAsked => {}
         }
     }
 
-    fn words(&mut self, message: Value, piece: &str, thinks: bool) {
+    fn words(&mut self, message: Option<&String>, piece: &str, thinks: bool) {
         let piece = clean(piece);
         let mut rest = piece.as_str();
         if let Some(Entry { what, .. }) = self.entries.back_mut() {
             let open = match what {
-                What::Text { message: of, text } if !thinks && *of == message => Some(text),
-                What::Thought { message: of, text } if thinks && *of == message => Some(text),
+                What::Text { message: of, text } if !thinks && of.as_ref() == message => Some(text),
+                What::Thought { message: of, text } if thinks && of.as_ref() == message => {
+                    Some(text)
+                }
                 _ => None,
             };
             if let Some(text) = open.filter(|text| text.len() + rest.len() <= TEXT_BYTES_MAX) {
@@ -256,7 +264,7 @@ impl Stream {
         }
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.floor_char_boundary(TEXT_BYTES_MAX));
-            let (text, message) = (now.to_owned(), message.clone());
+            let (text, message) = (now.to_owned(), message.cloned());
             self.push(match thinks {
                 true => What::Thought { message, text },
                 false => What::Text { message, text },
@@ -265,15 +273,14 @@ impl Stream {
         }
     }
 
-    fn call(&mut self, record: &Value, directory: &str) {
-        let id = record["id"].as_str().unwrap_or_default();
-        let shown = match changes(record, directory) {
+    fn call(&mut self, call: &ToolCall, directory: &str) {
+        let id = &call.id;
+        let shown = match changes(call, directory) {
             Some(changes) => changes,
             None => {
-                let title = record["title"].as_str().unwrap_or_default();
-                let input = record["input"]["text"].as_str().unwrap_or_default();
+                let input = call.input.as_ref().map_or("", |input| &input.text);
                 let input = if matches!(input, "{}" | "null") { "" } else { input };
-                format!("{title} {input}")
+                format!("{} {input}", call.title)
             }
         };
         let shown = short(&shown);
@@ -296,16 +303,15 @@ impl Stream {
         }
     }
 
-    fn result(&mut self, record: &Value) {
-        let id = record["id"].as_str().unwrap_or_default();
-        let output = short(record["output"]["text"].as_str().unwrap_or_default());
+    fn result(&mut self, id: &str, is_ok: bool, output: &str) {
+        let output = short(output);
         let mut back = self.entries.iter_mut().rev().take(CALLS_BACK);
         let known = back.find_map(|entry| match &mut entry.what {
             What::Call { id: of, ok, said, .. } if of == id => Some((ok, said)),
             _ => None,
         });
         if let Some((ok, said)) = known {
-            *ok = Some(record["ok"] == true);
+            *ok = Some(is_ok);
             self.bytes = self.bytes + output.len() - said.len();
             *said = output;
         }
@@ -313,11 +319,11 @@ impl Stream {
 }
 
 /// Returns what a call changes, as `path +2 -1`, if its arguments tell: agent programs have their own words for that.
-fn changes(call: &Value, directory: &str) -> Option<String> {
-    if call["kind"] != "edit" {
+fn changes(call: &ToolCall, directory: &str) -> Option<String> {
+    if call.kind != ToolKind::Edit {
         return None;
     }
-    let input: Value = serde_json::from_str(call["input"]["text"].as_str()?).ok()?;
+    let input: Value = serde_json::from_str(&call.input.as_ref()?.text).ok()?;
     let word = |of: &Value, names: &[&str]| {
         names.iter().find_map(|name| of[*name].as_str()).map(str::to_owned)
     };
@@ -399,7 +405,7 @@ mod tests {
             json!({"type": "tool_call", "id": "3", "title": "wait", "kind": "other"}),
             json!({"type": "usage"}),
         ] {
-            stream.take(&record, "/project");
+            stream.take(&records::event(&record).unwrap(), "/project");
         }
         let folded = shown(&stream, 40, false);
         let rest = ["I begin.", "Next.", "✓ ls -l → a b", "✗ rm → no", "* wait"];
@@ -410,13 +416,14 @@ mod tests {
         assert_eq!(unfolded[2..], rest);
     }
 
+    fn edit(input: &str) -> ToolCall {
+        let call = json!({"id": "1", "kind": "edit", "title": "Edit", "input": {"text": input}});
+        serde_json::from_value(call).unwrap()
+    }
+
     #[test]
     fn changes_are_counted_in_every_programs_words() {
-        let shown = |input: Value| {
-            let call =
-                json!({"kind": "edit", "title": "Edit", "input": {"text": input.to_string()}});
-            changes(&call, "/p")
-        };
+        let shown = |input: Value| changes(&edit(&input.to_string()), "/p");
         let cases = [
             (
                 json!({"file_path": "/p/a.rs", "old_string": "a\nb\nc", "new_string": "a\nx\ny\nc"}),
@@ -437,7 +444,7 @@ mod tests {
             assert_eq!(shown(input).as_deref(), Some(wanted));
         }
         assert_eq!(shown(json!({"path": 3})), None);
-        assert_eq!(changes(&json!({"kind": "edit", "input": {"text": "{\"cut"}}), "/p"), None);
+        assert_eq!(changes(&edit("{\"cut"), "/p"), None);
     }
 
     #[test]
@@ -445,7 +452,8 @@ mod tests {
         let mut stream = Stream::default();
         let long = "x".repeat(100_000);
         for n in 0..2_000 {
-            stream.take(&json!({"type": "text", "text": long, "message": n}), "");
+            let message = Some(n.to_string());
+            stream.take(&Event::Text(Piece { text: long.clone(), message }), "");
         }
         assert!(stream.bytes <= BYTES_MAX);
         assert_eq!(
@@ -453,7 +461,7 @@ mod tests {
             stream.entries.iter().map(|entry| entry.what.bytes()).sum::<usize>()
         );
         for n in 0..10_000 {
-            stream.take(&json!({"type": "trouble", "message": n.to_string()}), "");
+            stream.take(&Event::Trouble { message: n.to_string() }, "");
         }
         assert_eq!(stream.entries.len(), ENTRIES_MAX);
     }

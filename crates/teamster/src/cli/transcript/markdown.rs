@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::super::agent::render::{called_with, line, plain};
 use super::{Look, Shown};
-use serde_json::Value;
+use teamster_agents::agent::{Event, StepStatus};
+use teamster_api::Millis;
 use teamster_api::conversations::Conversation;
 
 /// As much of a tool's output as is shown, of those that failed.
@@ -16,8 +17,8 @@ const OUTPUT_CHARS_MAX: usize = 1_000;
 enum Open {
     Nothing,
     Told(String),
-    Text(Value),
-    Thought(Value),
+    Text(Option<String>),
+    Thought(Option<String>),
     /// Lines of a list.
     List,
 }
@@ -30,8 +31,8 @@ pub(super) struct Markdown {
     open: Open,
 }
 
-fn time(at: &Value) -> String {
-    let at = at.as_i64().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+fn time(at: Millis) -> String {
+    let at = jiff::Timestamp::from_millisecond(at);
     at.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
 }
 
@@ -93,52 +94,50 @@ impl Markdown {
         format!("{before}- {text}\n")
     }
 
-    fn record(&mut self, record: &Value) -> String {
-        let word = |name: &str| record[name].as_str().unwrap_or_default();
-        let open = match word("type") {
-            "told" => Open::Told(word("tell").to_owned()),
-            "text" => Open::Text(record["message"].clone()),
-            "thought" => Open::Thought(record["message"].clone()),
+    fn record(&mut self, event: &Event) -> String {
+        let open = match event {
+            Event::Told { tell, .. } => Open::Told(tell.clone()),
+            Event::Text(piece) => Open::Text(piece.message.clone()),
+            Event::Thought(piece) => Open::Thought(piece.message.clone()),
             _ => Open::Nothing,
         };
         let goes_on = open != Open::Nothing && open == self.open;
-        match word("type") {
-            "told" | "text" if goes_on => quoted(word("text")),
-            "thought" if goes_on => String::new(),
-            "told" => {
+        match event {
+            Event::Told { text, .. } if goes_on => quoted(text),
+            Event::Text(piece) if goes_on => quoted(&piece.text),
+            Event::Thought(_) if goes_on => String::new(),
+            Event::Told { tell, from, text: told, told_at_ms, again, .. } => {
                 let mut text = self.closed();
-                let again = if record["again"] == true { ", again" } else { "" };
-                let at = time(&record["told_at_ms"]);
-                let _ = write!(text, "## {} · {at}{again}\n\n", line(word("tell")));
-                let _ = write!(text, "**{}:**\n\n> {}", name(word("from")), quoted(word("text")));
+                let again = if *again { ", again" } else { "" };
+                let at = time(Millis::try_from(*told_at_ms).unwrap_or_default());
+                let _ = write!(text, "## {} · {at}{again}\n\n", line(tell));
+                let _ = write!(text, "**{}:**\n\n> {}", name(from), quoted(told));
                 self.open = open;
                 text
             }
-            "text" => {
+            Event::Text(piece) => {
                 let mut text = self.closed();
-                let _ = write!(text, "**{}:**\n\n> {}", name(&self.to), quoted(word("text")));
+                let _ = write!(text, "**{}:**\n\n> {}", name(&self.to), quoted(&piece.text));
                 self.open = open;
                 text
             }
-            "thought" => {
-                let text = self.item(&format!("thought: {}", code(word("text"))));
+            Event::Thought(piece) => {
+                let text = self.item(&format!("thought: {}", code(&piece.text)));
                 self.open = open;
                 text
             }
-            "tool_call" => {
-                let input = match called_with(record) {
+            Event::ToolCall(call) => {
+                let input = match called_with(call) {
                     input if input.is_empty() => input,
                     input => format!(" {}", code(&input)),
                 };
-                self.item(&format!("tool: {}{input}", code(word("title"))))
+                self.item(&format!("tool: {}{input}", code(&call.title)))
             }
-            "tool_result" if record["ok"] == false => {
-                let output = record["output"]["text"].as_str().unwrap_or_default();
-                self.item("failed:\n") + &fenced(output, "  ")
+            Event::ToolResult { ok: false, output, .. } => {
+                self.item("failed:\n") + &fenced(&output.text, "  ")
             }
-            "tool_result" => {
-                let output = record["output"]["text"].as_str().unwrap_or_default();
-                let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+            Event::ToolResult { output, .. } => {
+                let mut lines = output.text.lines().filter(|line| !line.trim().is_empty());
                 match lines.next() {
                     None => String::new(),
                     Some(first) => {
@@ -147,34 +146,43 @@ impl Markdown {
                     }
                 }
             }
-            "plan" => {
+            Event::Plan { steps } => {
                 let mut text = self.item("plan:");
-                for step in record["steps"].as_array().into_iter().flatten() {
-                    let mark = if step["status"] == "completed" { "x" } else { " " };
-                    let step = code(step["text"].as_str().unwrap_or_default());
-                    let _ = writeln!(text, "  - [{mark}] {step}");
+                for step in steps {
+                    let mark = if step.status == StepStatus::Completed { "x" } else { " " };
+                    let _ = writeln!(text, "  - [{mark}] {}", code(&step.text));
                 }
                 text
             }
-            "permission_asked" => {
-                let title = record["call"]["title"].as_str().unwrap_or_default();
-                self.item(&format!("asked for permission: {}", code(title)))
+            Event::PermissionAsked { call, .. } => {
+                self.item(&format!("asked for permission: {}", code(&call.title)))
             }
-            "permission_answered" => match record["option"].as_str() {
-                Some(option) => self.item(&format!("answered: {}", code(option))),
-                None => self.item("nobody answered"),
-            },
-            "started" => {
-                let how = if record["resumed"] == true { "went on with" } else { "began" };
-                self.item(&format!("{how} session {}", code(word("session"))))
+            Event::PermissionAnswered { option: Some(option), .. } => {
+                self.item(&format!("answered: {}", code(option)))
             }
-            "not_started" => self.item(&format!("did not start: {}", code(word("message")))),
-            "usage_limit" => self.item(&format!("usage limit: {}", code(word("message")))),
-            "retrying" => self.item(&format!("retrying: {}", code(word("message")))),
-            "trouble" => self.item(&format!("trouble: {}", code(word("message")))),
-            "settled" if record["completed"] == true => self.closed() + "*completed*\n",
-            "settled" => self.closed() + &format!("*terminated:* {}\n", code(word("why"))),
-            _ => String::new(),
+            Event::PermissionAnswered { option: None, .. } => self.item("nobody answered"),
+            Event::Started(started) => {
+                let how = if started.resumed { "went on with" } else { "began" };
+                self.item(&format!("{how} session {}", code(&started.session)))
+            }
+            Event::NotStarted { message } => {
+                self.item(&format!("did not start: {}", code(message)))
+            }
+            Event::UsageLimit { message, .. } => {
+                self.item(&format!("usage limit: {}", code(message)))
+            }
+            Event::Retrying { message } => self.item(&format!("retrying: {}", code(message))),
+            Event::Trouble { message } => self.item(&format!("trouble: {}", code(message))),
+            Event::Settled { completed: true, .. } => self.closed() + "*completed*\n",
+            Event::Settled { why, .. } => {
+                let why = code(why.as_deref().unwrap_or_default());
+                self.closed() + &format!("*terminated:* {why}\n")
+            }
+            Event::Prompted { .. }
+            | Event::Usage(_)
+            | Event::CancelAsked
+            | Event::TurnEnded(_)
+            | Event::Exited { .. } => String::new(),
         }
     }
 }
@@ -187,10 +195,10 @@ fn name(name: &str) -> String {
 impl Look for Markdown {
     fn show(&mut self, shown: &Shown<'_>) -> String {
         match shown {
-            Shown::Record(record) => self.record(record),
+            Shown::Record(_, event) => event.map(|event| self.record(event)).unwrap_or_default(),
             Shown::Unbegun(tell) => {
                 let mut text = self.closed();
-                let _ = write!(text, "## {} · {}\n\n", line(&tell.id), time(&tell.at.into()));
+                let _ = write!(text, "## {} · {}\n\n", line(&tell.id), time(tell.at));
                 let message = quoted(tell.message.as_deref().unwrap_or_default());
                 let _ = write!(text, "**{}:**\n\n> {message}\n\n", name(&self.from));
                 let reason = tell.reason.as_deref().filter(|reason| !reason.is_empty());
@@ -203,7 +211,7 @@ impl Look for Markdown {
             }
             Shown::Forgotten { up_to, left_ms } => {
                 let what = match left_ms {
-                    Some(at) => format!("What was before {}", time(&(*at).into())),
+                    Some(at) => format!("What was before {}", time(*at)),
                     None => format!("What was up to record {up_to}"),
                 };
                 self.closed() + &format!("*{what} was removed.*\n")

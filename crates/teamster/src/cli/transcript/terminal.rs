@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use teamster_agents::agent::{Event, StepStatus};
 use teamster_api::conversations::Conversation;
 
 use super::super::agent::render::{self, SAID, line, plain};
@@ -18,9 +18,9 @@ enum Open {
     /// A message to the agent.
     Told(String),
     /// What the agent says, in the message of this name.
-    Text(Value),
+    Text(Option<String>),
     /// What it thinks; only the beginning is shown.
-    Thought(Value),
+    Thought(Option<String>),
 }
 
 /// Before each line of what was told.
@@ -59,60 +59,59 @@ impl Terminal {
         marked
     }
 
-    fn record(&mut self, record: &Value) -> String {
-        let word = |name: &str| record[name].as_str().unwrap_or_default();
-        let next = match word("type") {
-            "told" => Open::Told(word("tell").to_owned()),
-            "text" => Open::Text(record["message"].clone()),
-            "thought" => Open::Thought(record["message"].clone()),
+    fn record(&mut self, event: &Event) -> String {
+        let next = match event {
+            Event::Told { tell, .. } => Open::Told(tell.clone()),
+            Event::Text(piece) => Open::Text(piece.message.clone()),
+            Event::Thought(piece) => Open::Thought(piece.message.clone()),
             _ => Open::Nothing,
         };
         if next != Open::Nothing && next == self.open {
             // The rest of it.
-            return match next {
-                Open::Thought(_) | Open::Nothing => String::new(),
-                Open::Told(_) => self.marked(TOLD, word("text")),
-                Open::Text(_) => self.marked(SAID, word("text")),
+            return match event {
+                Event::Told { text, .. } => self.marked(TOLD, text),
+                Event::Text(piece) => self.marked(SAID, &piece.text),
+                _ => String::new(),
             };
         }
         let mut shown = self.closed();
         self.open = next;
-        match word("type") {
-            "told" => {
-                let at = record["told_at_ms"].as_i64().map(|at| local_time(Timestamp(at)));
-                let again = if record["again"] == true { ", again" } else { "" };
+        match event {
+            Event::Told { tell, from, text, told_at_ms, again, .. } => {
+                let at = i64::try_from(*told_at_ms).unwrap_or_default();
                 let head = format!(
-                    "── {} · {} → {} · {}{again}",
-                    line(word("tell")),
-                    line(word("from")),
+                    "── {} · {} → {} · {}{}",
+                    line(tell),
+                    line(from),
                     self.to,
-                    at.unwrap_or_default()
+                    local_time(Timestamp(at)),
+                    if *again { ", again" } else { "" },
                 );
-                let _ = write!(shown, "\n{head}\n{}", self.marked(TOLD, word("text")));
+                let _ = write!(shown, "\n{head}\n{}", self.marked(TOLD, text));
             }
-            "text" => shown += &self.marked(SAID, word("text")),
-            "settled" if record["completed"] == true => {
-                let _ = writeln!(shown, "{}", dim(&format!("· {} completed", line(word("tell")))));
+            Event::Text(piece) => shown += &self.marked(SAID, &piece.text),
+            Event::Settled { tell, completed: true, .. } => {
+                let _ = writeln!(shown, "{}", dim(&format!("· {} completed", line(tell))));
             }
-            "settled" => {
-                let _ =
-                    writeln!(shown, "· {} terminated: {}", line(word("tell")), line(word("why")));
+            Event::Settled { tell, why, .. } => {
+                let why = line(why.as_deref().unwrap_or_default());
+                let _ = writeln!(shown, "· {} terminated: {why}", line(tell));
             }
             // What was told is shown; the rest is what every agent is prompted.
-            "prompted" | "turn_ended" => {}
-            "plan" => {
-                for step in record["steps"].as_array().into_iter().flatten() {
-                    let mark = match step["status"].as_str() {
-                        Some("completed") => "x",
-                        Some("in_progress") => "~",
-                        _ => " ",
+            Event::Prompted { .. } | Event::TurnEnded(_) => {}
+            Event::Plan { steps } => {
+                for step in steps {
+                    let mark = match step.status {
+                        StepStatus::Completed => "x",
+                        StepStatus::InProgress => "~",
+                        StepStatus::Pending => " ",
                     };
-                    let text = line(step["text"].as_str().unwrap_or_default());
+                    let text = line(&step.text);
                     let _ = writeln!(shown, "{}", dim(&format!("[{mark}] {text}")));
                 }
             }
             _ => {
-                if let Some(text) = render::record(record) {
+                if let Some(text) = render::record(event) {
                     let _ = writeln!(shown, "{text}");
                 }
             }
@@ -124,7 +123,7 @@ impl Terminal {
 impl Look for Terminal {
     fn show(&mut self, shown: &Shown<'_>) -> String {
         match shown {
-            Shown::Record(record) => self.record(record),
+            Shown::Record(_, event) => event.map(|event| self.record(event)).unwrap_or_default(),
             Shown::Unbegun(tell) => {
                 let mut text = self.closed();
                 let (id, at) = (line(&tell.id), local_time(Timestamp(tell.at)));

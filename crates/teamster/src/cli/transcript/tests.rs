@@ -17,7 +17,7 @@ fn talk() -> Vec<Value> {
         "input": {"text": "{\"command\":\"ls\"}"},
     });
     vec![
-        json!({"type": "started", "session": "s-1", "resumed": false}),
+        json!({"type": "started", "session": "s-1", "resumed": false, "can_resume": true}),
         told("TELL-1", "look\n```\nnever closed\n"),
         told("TELL-1", "# and on"),
         json!({"type": "prompted", "text": "Message from web"}),
@@ -53,7 +53,8 @@ fn shown(look: &mut dyn Look) -> String {
     };
     let mut text = look.show(&Shown::Forgotten { up_to: 7, left_ms: Some(1_763_200_000_000) });
     for record in talk() {
-        text += &look.show(&Shown::Record(&record));
+        let event = records::event(&record).expect("it is a record");
+        text += &look.show(&Shown::Record(&record, Some(&event)));
     }
     text += &look.show(&Shown::Unbegun(&unbegun));
     text + &look.end()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use teamster_agents::agent::Event as Talk;
 use teamster_api::agents::{Agent, Phase};
 use teamster_api::log::Line;
 use teamster_api::questions::Question;
@@ -10,10 +11,10 @@ use teamster_core::ids::QuestionId;
 use teamster_core::{Event, Timestamp, agent, drive, item, iteration, question, run};
 
 use super::Said;
-use crate::cli::local_time;
 use crate::cli::run::model::Watched as _;
 use crate::cli::run::stream::Stream;
 use crate::cli::screen::{clean_line, cut};
+use crate::cli::{local_time, records};
 
 /// As long as a line of an agent's is, and one of ours, which may say why something failed.
 const SAID_COLUMNS: usize = 110;
@@ -360,23 +361,23 @@ impl Tells {
         };
         let mut at = 0;
         for record in &said.records {
-            at = record["at_ms"].as_i64().unwrap_or_default();
-            let kind = record["type"].as_str().unwrap_or_default();
+            at = records::at_ms(record).unwrap_or_default();
+            let Some(event) = records::event(record) else { continue };
             // Questions, limits and ends are in the log.
             let is_told = matches!(
-                kind,
-                "text"
-                    | "thought"
-                    | "tool_call"
-                    | "tool_result"
-                    | "not_started"
-                    | "told"
-                    | "trouble"
-                    | "turn_ended"
+                event,
+                Talk::Text(_)
+                    | Talk::Thought(_)
+                    | Talk::ToolCall(_)
+                    | Talk::ToolResult { .. }
+                    | Talk::NotStarted { .. }
+                    | Talk::Told { .. }
+                    | Talk::Trouble { .. }
+                    | Talk::TurnEnded(_)
             );
             if is_told {
-                place.stream.take(record, &said.directory);
-                drain(&mut place.stream, at, kind == "turn_ended");
+                place.stream.take(&event, &said.directory);
+                drain(&mut place.stream, at, matches!(event, Talk::TurnEnded(_)));
             }
         }
         if said.is_end {

@@ -6,6 +6,8 @@ use teamster_core::Timestamp;
 
 use super::super::editor::Editor;
 use super::*;
+use crate::cli::records;
+use teamster_agents::agent::{Event, Piece};
 use teamster_api::runs::Run;
 
 fn spent(microdollars: u64) -> Value {
@@ -49,7 +51,7 @@ fn model_of(run: Value) -> Model {
     let run: Run = serde_json::from_value(run).expect("it is a run");
     let mut model = Model::new(run, Timestamp(3_725_000 + 1_000));
     let records = [
-        json!({"type": "started", "session": "s", "model": "a-model"}),
+        json!({"type": "started", "session": "s", "resumed": false, "can_resume": true, "model": "a-model"}),
         json!({"type": "prompted", "text": "one\ntwo"}),
         json!({"type": "thought", "text": "First I look at what is there.\nThen I think about it for rather a long time.", "message": "a"}),
         json!({"type": "text", "text": "I begin with the first thing, which is 一 of several, and say so in a text that is longer than a line.", "message": "b"}),
@@ -57,8 +59,12 @@ fn model_of(run: Value) -> Model {
         json!({"type": "tool_result", "id": "1", "ok": true, "output": {"text": "ok"}}),
         json!({"type": "tool_call", "id": "2", "title": "cargo test", "kind": "execute"}),
     ];
-    model.take_records("worker-3", &records, false);
+    model.take_records("worker-3", &records.map(|record| event(&record)), false);
     model
+}
+
+fn event(record: &Value) -> Event {
+    records::event(record).expect("it is a record")
 }
 
 fn shown(model: &mut Model, columns: u16, rows: u16) -> String {
@@ -329,9 +335,10 @@ fn scrolling_back_stays_where_it_is_while_more_comes() {
     let mut model = model_of(run());
     shown(&mut model, 80, 24);
     let more = |model: &mut Model, from: usize| {
-        let records: Vec<Value> = (from..from + 100)
-            .map(|n| json!({"type": "text", "text": format!("line {n}"), "message": n}))
-            .collect();
+        let text = |n: usize| {
+            Event::Text(Piece { text: format!("line {n}"), message: Some(n.to_string()) })
+        };
+        let records: Vec<Event> = (from..from + 100).map(text).collect();
         model.take_records("worker-3", &records, false);
     };
     more(&mut model, 0);
