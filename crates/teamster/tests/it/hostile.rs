@@ -16,7 +16,7 @@ mod waits;
 
 use http::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::Value;
+use teamster_api::hub::Status;
 
 use crate::hub::{Http, Hub};
 
@@ -35,17 +35,17 @@ fn memory_kib(hub: &Hub) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-async fn status(hub: &Hub, http: &mut Http) -> Value {
+async fn status(hub: &Hub, http: &mut Http) -> Status {
     let bearer = format!("Bearer {}", hub.operator);
-    http.send(Method::GET, "/api/status", &[("authorization", &bearer)], "").await.json()
+    http.send(Method::GET, "/api/status", &[("authorization", &bearer)], "").await.read()
 }
 
 /// Asks until so many wait. There is nothing to be woken by: who waits makes no event.
 async fn until_waiting(hub: &Hub, http: &mut Http, n: u64) {
     for _ in 0..100_000 {
-        if status(hub, http).await["waiting"] == n {
+        if status(hub, http).await.waiting as u64 == n {
             return;
         }
     }
-    panic!("{} wait, not {n}", status(hub, http).await["waiting"]);
+    panic!("{} wait, not {n}", status(hub, http).await.waiting);
 }

@@ -22,7 +22,9 @@ use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use teamster_api::hub::Status;
 use tempfile::TempDir;
 
 /// The program that is tested.
@@ -177,7 +179,7 @@ impl Hub {
         let bearer = format!("Bearer {}", self.operator);
         let headers = [("authorization", bearer.as_str())];
         let status = self.http().await.send(Method::GET, "/api/status", &headers, "").await;
-        status.json()["events"].as_u64().unwrap_or_else(|| panic!("no count in {status:?}"))
+        status.read::<Status>().events
     }
 
     /// Returns how many events there are, leaving out that clients of the older era opened sessions.
@@ -363,6 +365,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Reads the body as an answer of the operator's API.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> T {
+        let read = serde_json::from_str(&self.body);
+        read.unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// Returns the JSON in the body, whether it came plain or as the last event of a stream.
     pub(crate) fn json(&self) -> Value {
         let stream = self

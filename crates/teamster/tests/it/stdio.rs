@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use http::Method;
 use serde_json::{Value, json};
+use teamster_api::hub::Status;
 
 use crate::hub::{Http, Hub, LEGACY, MODERN, command, feed};
 
@@ -339,7 +340,7 @@ async fn the_socket_serves_what_the_url_serves() {
     let mut http = Http::over_socket(&socket).await;
     let bearer = format!("Bearer {}", hub.operator);
     let answer = http.send(Method::GET, "/api/status", &[("authorization", &bearer)], "").await;
-    assert_eq!(answer.json()["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(answer.read::<Status>().version, env!("CARGO_PKG_VERSION"));
     let mut http = Http::over_socket(&socket).await;
     assert_eq!(http.send(Method::GET, "/api/status", &[], "").await.status, 401);
     let mut http = Http::over_socket(&socket).await;

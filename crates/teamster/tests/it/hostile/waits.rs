@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::json;
+use teamster_api::log::LogPage;
 
 use super::{many_files, memory_kib, status, until_waiting};
 use crate::hub::{Answer, Hub};
@@ -19,7 +20,7 @@ async fn wait(hub: &Hub, head: u64) -> Answer {
 }
 
 async fn head(hub: &Hub) -> u64 {
-    wait(hub, 0).await.json()["last"].as_u64().expect("a log has an end")
+    wait(hub, 0).await.read::<LogPage>().last
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,5 +82,5 @@ async fn waits_end_with_their_callers() {
     let grown = kib[2..].windows(2).map(|round| round[1].saturating_sub(round[0])).min();
     let kept = grown.unwrap_or_default() * 1_024 / WAITS;
     assert!(kept <= 4 * 1_024, "{kept} bytes are kept of each caller that is gone: {kib:?}");
-    assert_eq!(status(&hub, &mut http).await["waiting"], 0);
+    assert_eq!(status(&hub, &mut http).await.waiting, 0);
 }
