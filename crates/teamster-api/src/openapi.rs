@@ -183,7 +183,8 @@ pub fn markdown() -> String {
          The hub carries out a key once, also over a restart. The same request with the same key gets the first answer; \
          another request with the same key is refused. The hub remembers the newest 1,000 keys.\n\
          - **Failures** have a status from 400 on and a body `{\"error\": {\"code\", \"message\", \"hint\", \"fields\"}}`. \
-         `fields` names the fields of the request that the sentences have in backquotes.\n",
+         `fields` names the fields of the request that the sentences have in backquotes. A request that does not reach the API \
+         (without a valid token, for another host, to an unknown path, or too large) gets `{\"error\": \"sentence\"}`.\n",
     );
     let mut noun = "";
     for (row, schemas) in &rows {
@@ -202,7 +203,7 @@ pub fn markdown() -> String {
                     false => variants(&mut text, &components[name]),
                 },
                 None => {
-                    let _ = write!(text, "\nThe body is {}.\n", kind(body));
+                    let _ = write!(text, "\nBody: {}\n", kind(body));
                 }
             }
         }
