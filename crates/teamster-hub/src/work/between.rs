@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use sha2::{Digest as _, Sha256};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use teamster_core::agent::Agent;
 use teamster_core::drive::{self, Drive, Terms};
 use teamster_core::iteration::{Left, Open};
@@ -28,24 +29,28 @@ pub struct Between {
     seals: Seals,
 }
 
-/// Makes what the hub knows its own commits by.
+/// Length of a seal: more than anybody could guess, and short enough for a commit message.
+const SEAL_BYTES: usize = 10;
+
+/// Makes what the hub knows its own commits by: an HMAC with the key of the data directory.
 #[derive(Clone)]
-pub(super) struct Seals(Vec<u8>);
+pub(super) struct Seals(Hmac<Sha256>);
 
 impl Seals {
     pub(super) fn read(data: &DataFiles) -> anyhow::Result<Self> {
-        std::fs::read(data.seal_key()).context("there is no key to seal with").map(Self)
+        let key = std::fs::read(data.seal_key()).context("there is no key to seal with")?;
+        Ok(Self(Hmac::new_from_slice(&key)?))
     }
 
     /// Returns what the hub knows the commit of an iteration by.
     pub(super) fn seal(&self, run: &RunName, open: &Open, base: &str) -> String {
-        let mut hash = Sha256::new();
-        hash.update(&self.0);
+        let mut seal = self.0.clone();
         for part in [&*mark(run, open), git::files_of(base)] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
+            seal.update(&(part.len() as u64).to_be_bytes());
+            seal.update(part.as_bytes());
         }
-        hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect()
+        let seal = seal.finalize().into_bytes();
+        seal.iter().take(SEAL_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
