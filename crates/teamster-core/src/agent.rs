@@ -25,7 +25,9 @@ use crate::role::{Limits, RoleName};
 use crate::spending::{Spent, Used};
 use crate::text;
 use crate::token::{Kind, SecretHash};
-use crate::{Caller, Context, DossierName, PrincipalName, Record, RunName, TeamName, Timestamp};
+use crate::{
+    Caller, Context, DossierName, NodeName, PrincipalName, Record, RunName, TeamName, Timestamp,
+};
 
 pub use self::admission::{InLine, Knowledge, Next, Pool, next};
 pub use self::event::{Event, SleepWhy, Why};
@@ -154,6 +156,8 @@ pub struct Agent {
     pub program: Option<Arc<str>>,
     /// Isolation of its latest ready process. None if an older hub started the process.
     pub isolation: Option<Isolation>,
+    /// The node that has its process, or had the latest one. None if an older hub started it.
+    pub node: Option<NodeName>,
     /// In which incarnation its program was last known to be ready.
     pub ready_in: u32,
     pub started_at: Option<Timestamp>,
@@ -273,10 +277,11 @@ pub enum Command {
         which: String,
         prompt: Option<String>,
     },
-    /// Gives a queued agent a token with this secret; its process is started next.
+    /// Gives a queued agent a token with this secret; its process is started next, on this node.
     Admit {
         id: AgentId,
         secret: SecretHash,
+        node: NodeName,
     },
     /// Says what the program calls the conversation.
     Begin {
@@ -388,6 +393,12 @@ impl Agents {
     /// Returns those that have a process, or should have one.
     pub fn active(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.active.iter().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Returns those that have a process on a node, or should have one. An agent without a node was started by an older hub,
+    /// and there was only one.
+    pub fn active_on(&self, node: &NodeName) -> impl Iterator<Item = &Arc<Agent>> {
+        self.active().filter(move |agent| agent.node.as_ref().is_none_or(|of| of == node))
     }
 
     /// Returns those that a person runs.
@@ -577,7 +588,7 @@ impl Agents {
         account: Option<&Arc<str>>,
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
-        if cx.caller.kind != Kind::Operator {
+        if !cx.caller.kind.is_operator() {
             return Err(Refusal::OperatorsOnly);
         }
         let agent = self.visible(which, &cx.caller)?;
@@ -723,7 +734,7 @@ impl Agents {
             }
             Event::Parked { id, account, until, .. } => self.park(id, account, *until, record.at),
             Event::Unparked { account, .. } => self.unpark(account, record.at),
-            Event::Admitted { id, token } => {
+            Event::Admitted { id, token, node } => {
                 // It may have been queued for long, and those above it may have ended: their time is still its time.
                 let agent = self.by_id.get(id);
                 let above = agent.into_iter().flat_map(|agent| self.above(agent));
@@ -732,6 +743,7 @@ impl Agents {
                     agent.phase = Phase::Running;
                     agent.incarnation += 1;
                     agent.token = Some(*token);
+                    agent.node.clone_from(node);
                     agent.parked = None;
                     let started_at = *agent.started_at.get_or_insert(record.at);
                     let wall_ms = i64::try_from(agent.draft.limits.wall_ms).unwrap_or(i64::MAX);
@@ -793,6 +805,7 @@ impl Agents {
             session: None,
             isolation: None,
             program: None,
+            node: None,
             ready_in: 0,
             started_at: None,
             deadline: None,

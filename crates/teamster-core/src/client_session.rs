@@ -71,7 +71,7 @@ impl ClientSessions {
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
         match (command, cx.caller.kind) {
             (_, Kind::Hub) => Err(Refusal::NotForHub),
-            (Command::Open { id, path, introduction }, Kind::Operator | Kind::Agent) => {
+            (Command::Open { id, path, introduction }, Kind::Person(_) | Kind::Agent) => {
                 let fits = id.len() <= ID_BYTES_MAX
                     && path.len() <= PATH_BYTES_MAX
                     && introduction.len() <= INTRODUCTION_BYTES_MAX;
@@ -85,7 +85,7 @@ impl ClientSessions {
                     (id.as_str().into(), path.as_str().into(), introduction.as_str().into());
                 Ok(vec![Event::Opened { id, path, introduction }])
             }
-            (Command::Close { id }, Kind::Operator | Kind::Agent) => {
+            (Command::Close { id }, Kind::Person(_) | Kind::Agent) => {
                 let own = self
                     .by_id
                     .get(id.as_str())

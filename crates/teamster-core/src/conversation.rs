@@ -16,7 +16,6 @@ use crate::agent::AgentId;
 use crate::ids::{ConversationId, TellId};
 use crate::spending::Used;
 use crate::text::{self, BadText};
-use crate::token::Kind;
 use crate::{Caller, Context, PrincipalName, Record, TeamName, Timestamp};
 
 pub use self::event::Event;
@@ -347,7 +346,7 @@ impl Conversations {
             let told = conversation.tells.iter().rev().filter_map(|tell| self.tells.get(tell));
             let earliest = told.filter(|tell| tell.answer_to.is_none()).nth(RATE_MAX - 1);
             let too_often = earliest.is_some_and(|tell| cx.now.0 - tell.at.0 < RATE_MS);
-            if too_often && cx.caller.kind == Kind::Agent {
+            if too_often && !cx.caller.kind.may_operate() {
                 return Err(Refusal::TooOften { to: to.clone() });
             }
         }
@@ -421,7 +420,7 @@ impl Conversations {
                 let conversation =
                     self.by_id.get(&tell.conversation).ok_or(Refusal::UnknownTell)?;
                 let own = conversation.from == Partner::of(&cx.caller);
-                if !own && cx.caller.kind == Kind::Agent {
+                if !own && !cx.caller.kind.may_operate() {
                     return Err(Refusal::UnknownTell);
                 }
                 let is_queued = tell.progress == Progress::Queued;
@@ -496,12 +495,10 @@ impl Conversations {
         id: ConversationId,
         caller: &Caller,
     ) -> Result<&Arc<Conversation>, Refusal> {
-        let found = self.by_id.get(&id).filter(|conversation| match caller.kind {
-            Kind::Operator | Kind::Hub => true,
-            Kind::Agent => {
-                conversation.from == Partner::of(caller)
-                    || caller.team.as_ref() == Some(&conversation.to)
-            }
+        let found = self.by_id.get(&id).filter(|conversation| {
+            caller.kind.may_operate()
+                || conversation.from == Partner::of(caller)
+                || caller.team.as_ref() == Some(&conversation.to)
         });
         found.ok_or(Refusal::UnknownConversation)
     }

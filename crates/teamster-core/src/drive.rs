@@ -496,7 +496,7 @@ fn with_problem(says: &str, problem: Option<&str>) -> Arc<str> {
 
 /// Returns the events that a person's command causes, or why it is refused.
 pub(crate) fn decide(run: &Run, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
-    if cx.caller.kind == Kind::Agent {
+    if !cx.caller.kind.may_operate() {
         return Err(Refusal::OperatorsOnly);
     }
     let under_way =

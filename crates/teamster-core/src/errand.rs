@@ -370,7 +370,7 @@ impl Errands {
     fn open_for_hub(&self, id: ErrandId, cx: &Context) -> Result<Option<&Arc<Errand>>, Refusal> {
         match cx.caller.kind {
             Kind::Hub => Ok(self.kept.get(&id).filter(|errand| errand.is_open())),
-            Kind::Operator | Kind::Agent => Err(Refusal::HubOnly),
+            Kind::Person(_) | Kind::Agent => Err(Refusal::HubOnly),
         }
     }
 

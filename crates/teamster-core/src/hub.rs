@@ -134,13 +134,15 @@ impl Starts {
             (Command::Configure { reading }, Kind::Hub) => {
                 Ok(vec![Event::Configured { reading: reading.clone() }])
             }
-            (Command::Start { .. } | Command::Configure { .. }, Kind::Operator | Kind::Agent) => {
+            (Command::Start { .. } | Command::Configure { .. }, Kind::Person(_) | Kind::Agent) => {
                 Err(Refusal::HubOnly)
             }
-            (Command::Rewrite { before, how }, Kind::Operator) => {
+            (Command::Rewrite { before, how }, kind) if kind.is_operator() => {
                 Ok(vec![Event::Rewritten { before: before.as_str().into(), how: how.clone() }])
             }
-            (Command::Rewrite { .. }, Kind::Hub | Kind::Agent) => Err(Refusal::OperatorOnly),
+            (Command::Rewrite { .. }, Kind::Person(_) | Kind::Hub | Kind::Agent) => {
+                Err(Refusal::OperatorOnly)
+            }
         }
     }
 

@@ -60,7 +60,7 @@ name!(
     "1 to 64 letters, digits, `_` or `-`"
 );
 name!(
-    /// Who acts: an agent, an operator, or the hub itself.
+    /// Who acts: an agent, a person, or the hub itself.
     PrincipalName, "name", 100, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.' | '-'),
     "1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`"
 );
@@ -68,6 +68,12 @@ name!(
     /// A project that others can talk to.
     TeamName, "team", 100, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.' | '-'),
     "1 to 100 letters, digits, `_`, `@`, `.` or `-`, without `..`"
+);
+
+name!(
+    /// A node: a machine with a hub that runs agents.
+    NodeName, "node", 64, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'),
+    "1 to 64 letters, digits, `_`, `-` or `.`, without `..`"
 );
 
 name!(
@@ -80,6 +86,13 @@ impl DossierName {
     /// A name that is made of parts that fit.
     pub(crate) fn new(name: String) -> Self {
         Self(name.into())
+    }
+}
+
+impl NodeName {
+    /// The only node of a workspace that one hub serves. Its agents are this hub's wherever the log was copied to.
+    pub fn only() -> Self {
+        Self("local".into())
     }
 }
 

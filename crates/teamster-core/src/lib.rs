@@ -20,8 +20,8 @@ pub mod item;
 pub mod iteration;
 pub mod key;
 pub mod note;
-pub mod obligation;
 pub mod permission;
+pub mod person;
 pub mod question;
 pub mod quota;
 pub mod record;
@@ -39,6 +39,6 @@ pub mod yak;
 mod testing;
 
 pub use event::{Command, Event, Refusal, Summary};
-pub use ids::{DossierName, PrincipalName, RunName, TeamName, Timestamp};
+pub use ids::{DossierName, NodeName, PrincipalName, RunName, TeamName, Timestamp};
 pub use record::Record;
 pub use state::{Caller, Context, Decision, State};

@@ -229,9 +229,8 @@ impl Questions {
         note: Option<&str>,
         cx: &Context,
     ) -> Result<Event, Refusal> {
-        match cx.caller.kind {
-            Kind::Operator => {}
-            Kind::Hub | Kind::Agent => return Err(Refusal::OperatorsOnly),
+        if !cx.caller.kind.is_operator() {
+            return Err(Refusal::OperatorsOnly);
         }
         let unknown = || Refusal::Unknown(which.chars().take(80).collect());
         // People leave the prefix out.

@@ -7,7 +7,6 @@
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use crate::token::Kind;
 use crate::{Context, Event, PrincipalName, Record, RunName};
 
 /// How much may be stored. These come with each decision, from the configuration.
@@ -81,7 +80,7 @@ impl Stored {
         limits: Limits,
         cx: &Context,
     ) -> Result<(), Refusal> {
-        if cx.caller.kind != Kind::Agent || limits == Limits::default() || events.is_empty() {
+        if cx.caller.kind.may_operate() || limits == Limits::default() || events.is_empty() {
             return Ok(());
         }
         let has_text = events.iter().any(|event| event.text_bytes() > 0);

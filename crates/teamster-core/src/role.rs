@@ -11,7 +11,6 @@ use crate::compaction::Fate;
 use crate::grant::Grants;
 use crate::guard::Guard;
 use crate::permission::Permissions;
-use crate::token::Kind;
 use crate::{Context, Summary};
 
 /// More roles than a person could keep apart.
@@ -219,9 +218,8 @@ impl Roles {
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
         let Command::Sync(roles) = command;
-        match cx.caller.kind {
-            Kind::Hub | Kind::Operator => {}
-            Kind::Agent => return Err(Refusal::HubOnly),
+        if !cx.caller.kind.may_operate() {
+            return Err(Refusal::HubOnly);
         }
         if roles.len() > ROLES_MAX {
             return Err(Refusal::TooMany(roles.len()));

@@ -178,7 +178,7 @@ impl Runs {
             Command::Item(item::Command::Edit { .. })
                 | Command::Note(note::Command::Edit { .. } | note::Command::Remove { .. })
         );
-        if is_edit && cx.caller.kind == Kind::Agent {
+        if is_edit && !cx.caller.kind.may_operate() {
             return Err(drive::Refusal::OperatorsOnly.into());
         }
         let is_merge = matches!(
@@ -291,7 +291,7 @@ impl Runs {
     }
 
     fn forget(&self, name: &RunName, caller: &Caller) -> Result<Vec<Event>, Refusal> {
-        if caller.kind == Kind::Agent {
+        if !caller.kind.may_operate() {
             return Err(drive::Refusal::OperatorsOnly.into());
         }
         let Some(run) = self.by_name.get(name) else { return Ok(Vec::new()) };

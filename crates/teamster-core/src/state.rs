@@ -18,7 +18,6 @@ use crate::grant::Grants;
 use crate::hub::Starts;
 use crate::ids::TokenId;
 use crate::key::{Key, Keys};
-use crate::obligation::Obligations;
 use crate::question::{self, Questions};
 use crate::quota;
 use crate::role::{Role, Roles};
@@ -27,12 +26,13 @@ use crate::team::{Team, Teams};
 use crate::token::{self, Kind, Tokens};
 use crate::yak::Yaks;
 use crate::{
-    Command, Event, PrincipalName, Record, Refusal, RunName, TeamName, Timestamp, item, run,
+    Command, Event, NodeName, PrincipalName, Record, Refusal, RunName, TeamName, Timestamp, item,
+    run,
 };
 
 /// The version of the snapshot's form: the layout of [`State`]. Another version's snapshot is ignored and the log
 /// replayed. A test fails when the layout changes and this does not.
-pub const SNAPSHOT_FORMAT: u32 = 18;
+pub const SNAPSHOT_FORMAT: u32 = 19;
 
 /// Who calls. Made from a credential, never from an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,6 @@ pub struct State {
     pub conversations: Conversations,
     keys: Keys,
     pub stored: quota::Stored,
-    pub obligations: Obligations,
 }
 
 impl State {
@@ -172,7 +171,9 @@ impl State {
             Command::Conversation(command) => self.converse(command, cx)?,
             Command::Agent(agent::Command::Draft(new)) => self.draft(new, cx)?,
             Command::Agent(agent::Command::Adopt(adoption)) => self.adopt(adoption, cx)?,
-            Command::Agent(agent::Command::Admit { id, secret }) => self.admit(id, *secret, cx)?,
+            Command::Agent(agent::Command::Admit { id, secret, node }) => {
+                self.admit(id, *secret, node, cx)?
+            }
             Command::Agent(agent::Command::Resume { which, prompt }) => {
                 let agent = self.agents.get(which);
                 let role = agent.and_then(|agent| self.behaviour(agent));
@@ -286,6 +287,7 @@ impl State {
         &self,
         id: &agent::AgentId,
         secret: token::SecretHash,
+        node: &NodeName,
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
         if cx.caller.kind != Kind::Hub {
@@ -295,7 +297,8 @@ impl State {
         let role = self.behaviour(agent).cloned();
         let of = (agent.draft.team.clone(), reaching::run_of(&agent.draft, role.as_deref()));
         let created = self.new_token(id, role.as_deref(), of, secret, cx)?;
-        let admitted = agent::Event::Admitted { id: id.clone(), token: self.tokens.next_id() };
+        let (id, token, node) = (id.clone(), self.tokens.next_id(), Some(node.clone()));
+        let admitted = agent::Event::Admitted { id, token, node };
         Ok(created.into_iter().map(Event::Token).chain([Event::Agent(admitted)]).collect())
     }
 

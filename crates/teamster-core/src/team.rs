@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::compaction::Fate;
 use crate::role::Role;
-use crate::token::Kind;
 use crate::{Context, Summary, TeamName};
 
 /// More teams than a person could keep apart.
@@ -95,9 +94,8 @@ impl Teams {
 
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
-        match cx.caller.kind {
-            Kind::Hub | Kind::Operator => {}
-            Kind::Agent => return Err(Refusal::HubOnly),
+        if !cx.caller.kind.may_operate() {
+            return Err(Refusal::HubOnly);
         }
         let teams = match command {
             Command::Sync(teams) => teams,

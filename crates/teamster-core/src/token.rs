@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grant::Grants;
 use crate::ids::TokenId;
-use crate::{Context, PrincipalName, Record, RunName, Summary, TeamName, Timestamp};
+use crate::{Context, PrincipalName, Record, RunName, Summary, TeamName, Timestamp, person};
 
 /// More live tokens than a person's agents could need; a bound, so that no loop can fill the state.
 pub const LIVE_TOKENS_MAX: usize = 10_000;
@@ -20,14 +20,62 @@ pub const DEFAULT_AGENT: &str = "agent";
 
 /// What kind of principal holds a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(from = "StoredKind", into = "StoredKind")]
 pub enum Kind {
-    /// A person at the command line or the web page.
-    Operator,
+    /// A person, at the command line or anywhere else.
+    Person(person::Role),
     /// An agent, whoever started it.
     Agent,
     /// The hub itself, which needs no token.
     Hub,
+}
+
+/// The kinds as logs have them. The owner is stored by the word of the first releases: an older hub would take any other
+/// person for the operator, so it must not be able to read one.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredKind {
+    Operator,
+    Agent,
+    Hub,
+}
+
+impl Kind {
+    /// The person who runs the hub.
+    pub const OPERATOR: Self = Self::Person(person::Role::Owner);
+
+    /// Says whether this is a person who may operate the hub.
+    pub fn is_operator(self) -> bool {
+        match self {
+            Self::Person(role) => role.operates(),
+            Self::Agent | Self::Hub => false,
+        }
+    }
+
+    /// Says whether this is the hub itself, or a person who may operate it.
+    pub fn may_operate(self) -> bool {
+        self == Self::Hub || self.is_operator()
+    }
+}
+
+impl From<StoredKind> for Kind {
+    fn from(stored: StoredKind) -> Self {
+        match stored {
+            StoredKind::Operator => Self::Person(person::Role::Owner),
+            StoredKind::Agent => Self::Agent,
+            StoredKind::Hub => Self::Hub,
+        }
+    }
+}
+
+impl From<Kind> for StoredKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Person(person::Role::Owner) => Self::Operator,
+            Kind::Agent => Self::Agent,
+            Kind::Hub => Self::Hub,
+        }
+    }
 }
 
 /// The SHA-256 of a token's secret.
@@ -179,7 +227,7 @@ impl Tokens {
 
     /// Returns the events that `command` causes, or why it is refused.
     pub(crate) fn decide(&self, command: &Command, cx: &Context) -> Result<Vec<Event>, Refusal> {
-        if cx.caller.kind == Kind::Agent {
+        if !cx.caller.kind.may_operate() {
             return Err(Refusal::OperatorOnly);
         }
         match command {
@@ -217,7 +265,7 @@ impl Tokens {
             || PrincipalName::parse(which).ok().and_then(|principal| self.by_principal(&principal));
         match by_id.or_else(by_name) {
             None => Err(Refusal::Unknown(which.chars().take(100).collect())),
-            Some(token) if token.kind == Kind::Operator => Err(Refusal::OperatorStays),
+            Some(token) if matches!(token.kind, Kind::Person(_)) => Err(Refusal::OperatorStays),
             Some(token) => Ok(token),
         }
     }
@@ -229,10 +277,10 @@ impl Tokens {
         // Whoever speaks for a team is called like it by those who are told.
         if let Some(team) = &new.team {
             let named = PrincipalName::parse(team.as_str()).ok();
-            let operators = |name: &PrincipalName| {
-                self.by_principal(name).is_some_and(|token| token.kind == Kind::Operator)
+            let is_persons = |name: &PrincipalName| {
+                self.by_principal(name).is_some_and(|token| matches!(token.kind, Kind::Person(_)))
             };
-            if named.is_some_and(|name| name == PrincipalName::hub() || operators(&name)) {
+            if named.is_some_and(|name| name == PrincipalName::hub() || is_persons(&name)) {
                 return Err(Refusal::TeamReserved(team.clone()));
             }
         }

@@ -31,7 +31,7 @@ use axum::{Extension, Router};
 use http::{Method, StatusCode, header};
 use teamster_api::{ApiError, Code};
 use teamster_core::grant::Grant;
-use teamster_core::token::{Kind, Token};
+use teamster_core::token::Token;
 use teamster_log::Log;
 use teamster_mcp::door::http::{problem, wrong_method};
 use tokio::sync::watch;
@@ -85,11 +85,9 @@ async fn operators_only(
     request: Request,
     next: Next,
 ) -> Response {
-    match token.kind {
-        Kind::Operator => next.run(request).await,
-        Kind::Agent | Kind::Hub => {
-            serving::problem(ApiError::new(Code::Forbidden, "only an operator may do this"))
-        }
+    match token.kind.is_operator() {
+        true => next.run(request).await,
+        false => serving::problem(ApiError::new(Code::Forbidden, "only an operator may do this")),
     }
 }
 
@@ -105,10 +103,7 @@ fn metrics_route() -> Router<Api> {
 
 /// It tells names of agents and roles, so not every agent may read it.
 async fn metrics(State(api): State<Api>, Extension(token): Extension<Arc<Token>>) -> Response {
-    let may = match token.kind {
-        Kind::Operator => true,
-        Kind::Agent | Kind::Hub => token.grants.has(&Grant::Metrics),
-    };
+    let may = token.kind.is_operator() || token.grants.has(&Grant::Metrics);
     if !may {
         let message = "reading the metrics needs the grant `metrics`, or the operator's token";
         return problem(StatusCode::FORBIDDEN, message);

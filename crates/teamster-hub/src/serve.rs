@@ -286,7 +286,7 @@ async fn prepare(
     let start = teamster_core::hub::Command::Start { version: version.into() };
     hub.submit(Caller::hub(), Command::Hub(start), None).await?;
     let operator = PrincipalName::parse("operator")?;
-    ensure_token(hub, &data.operator_token(), operator, Kind::Operator, Grants::everything())
+    ensure_token(hub, &data.operator_token(), operator, Kind::OPERATOR, Grants::everything())
         .await?;
     let agent = PrincipalName::parse(token::DEFAULT_AGENT)?;
     let grants = Grants::new([Grant::Full]);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use teamster_core::grant::{Grant, Grants};
-use teamster_core::token::{Kind, Token};
+use teamster_core::token::Token;
 
 use crate::catalogue::{Catalogue, Entry, Needs};
 use crate::scope::Scope;
@@ -50,7 +50,7 @@ fn has(token: &Token, entry: &Entry, scope: &Scope, needs: Needs) -> bool {
     let bound_elsewhere =
         entry.set == Set::Session && token.run.as_ref().is_some_and(|run| *run != scope.run);
     // Whoever belongs to no team is not burdened with their tools unless they were granted by name.
-    let by_name_only = entry.set == Set::Teams && token.team.is_none() && token.kind == Kind::Agent;
+    let by_name_only = entry.set == Set::Teams && token.team.is_none() && !token.kind.may_operate();
     !bound_elsewhere && granted(&token.grants, entry, needs, by_name_only)
 }
 

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::ids::TokenId;
 use crate::role::{Limits, Role, RoleName, Roles};
-use crate::token::Kind;
 use crate::{Context, DossierName, PrincipalName, RunName, text};
 
 impl Agents {
@@ -34,13 +33,12 @@ impl Agents {
         if parent.is_some_and(|parent| !matches!(parent.phase, Phase::Running | Phase::Adopted)) {
             return Err(Refusal::BeingEnded);
         }
-        let mut limits = match cx.caller.kind {
-            Kind::Operator | Kind::Hub => new.limits.over(role.limits),
-            Kind::Agent => new.limits.over(role.limits).within(role.limits),
-        };
+        let asked = new.limits.over(role.limits);
+        let may_exceed = cx.caller.kind.may_operate();
+        let mut limits = if may_exceed { asked } else { asked.within(role.limits) };
         if let Some(parent) = parent {
             limits = limits.within(self.left(parent, cx.now)?);
-        } else if cx.caller.kind == Kind::Agent {
+        } else if !cx.caller.kind.may_operate() {
             let n = self.drafted_by.get(&cx.caller.principal).copied().unwrap_or_default();
             if n >= CLIENT_CHILDREN_MAX {
                 let (who, limit) = (cx.caller.principal.to_string(), CLIENT_CHILDREN_MAX);
@@ -86,7 +84,7 @@ impl Agents {
         token: TokenId,
         cx: &Context,
     ) -> Result<Event, Refusal> {
-        if cx.caller.kind != Kind::Operator {
+        if !cx.caller.kind.is_operator() {
             return Err(Refusal::OperatorsOnly);
         }
         let role = known(roles, &adoption.role)?;

@@ -8,7 +8,7 @@ use super::{AgentId, Draft, Isolation, Outcome};
 use crate::compaction::Fate;
 use crate::ids::TokenId;
 use crate::spending::Used;
-use crate::{Summary, Timestamp};
+use crate::{NodeName, Summary, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +21,9 @@ pub enum Event {
     Admitted {
         id: AgentId,
         token: TokenId,
+        /// The node that starts its process. Older hubs did not record it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeName>,
     },
     Begun {
         id: AgentId,

@@ -56,7 +56,7 @@ pub(crate) fn id(name: &str) -> AgentId {
 pub(crate) fn admit(name: &str) -> Any {
     let secret =
         SecretHash([u8::try_from(name.len()).unwrap() + name.as_bytes()[name.len() - 1]; 32]);
-    Any::Agent(Command::Admit { id: id(name), secret })
+    Any::Agent(Command::Admit { id: id(name), secret, node: crate::NodeName::only() })
 }
 
 fn end(name: &str) -> Any {
@@ -129,7 +129,7 @@ fn an_admitted_agent_has_a_token_which_ends_with_it() {
         admit("lead-1"),
         expect![[r#"
             {"token":{"created":{"id":3,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"],"run":"default"}}}}
-            {"agent":{"admitted":{"id":"lead-1","token":3}}}"#]],
+            {"agent":{"admitted":{"id":"lead-1","token":3,"node":"local"}}}"#]],
     );
     check(
         a_team(),
@@ -467,7 +467,10 @@ fn random_histories_keep_the_leash() {
                 (0 | 1, _) | (_, None) => (caller, draft(role, "work")),
                 (2 | 3, Some((id, _))) => {
                     let secret = SecretHash([step; 32]);
-                    ("hub".into(), Any::Agent(Command::Admit { id, secret }))
+                    (
+                        "hub".into(),
+                        Any::Agent(Command::Admit { id, secret, node: crate::NodeName::only() }),
+                    )
                 }
                 (4, Some((id, incarnation))) => {
                     ("hub".into(), Any::Agent(Command::BeginTurn { id, incarnation }))
@@ -696,7 +699,7 @@ fn a_usage_limit_parks_and_the_time_does_not_count() {
     assert_eq!(account, Some(Timestamp(5_000_000)));
     // Who lets it go on earlier gives back what was not waited.
     let eve =
-        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+        crate::token::NewToken { kind: Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     given.by("hub", Any::Token(crate::token::Command::Create { new: eve, replace: false }));
     let resume = |prompt: Option<&str>| {
         Any::Agent(Command::Resume { which: "coder-2".into(), prompt: prompt.map(str::to_owned) })
@@ -714,7 +717,7 @@ fn a_usage_limit_parks_and_the_time_does_not_count() {
 #[test]
 fn a_person_gives_an_agent_and_takes_it_back() {
     let eve =
-        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+        crate::token::NewToken { kind: Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     let create = Any::Token(crate::token::Command::Create { new: eve, replace: false });
     let adopt = |session: Option<&str>| {
         Any::Agent(Command::Adopt(Adoption {
@@ -777,7 +780,7 @@ fn a_person_gives_an_agent_and_takes_it_back() {
         admit("lead-1"),
         expect![[r#"
             {"token":{"created":{"id":5,"token":{"principal":"lead-1","kind":"agent","secret_hash":"3737373737373737373737373737373737373737373737373737373737373737","grants":["full"],"run":"default"}}}}
-            {"agent":{"admitted":{"id":"lead-1","token":5}}}"#]],
+            {"agent":{"admitted":{"id":"lead-1","token":5,"node":"local"}}}"#]],
     );
 }
 
@@ -801,7 +804,7 @@ fn an_account_can_be_let_go_on_by_any_that_waits_for_it() {
         given.by(who, command);
     }
     let eve =
-        crate::token::NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+        crate::token::NewToken { kind: Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     given.by("hub", Any::Token(crate::token::Command::Create { new: eve, replace: false }));
     let (account, why, until) = ("goose".into(), "limit".to_owned(), Timestamp(9_000_000));
     let park = Command::Park { id: id("coder-2"), incarnation: 1, account, until, why };
@@ -882,4 +885,25 @@ fn an_agent_whose_program_cannot_be_started_has_ended() {
         {"token":{"ended":{"id":4,"principal":"coder-2","why":"replaced"}}}
         {"agent":{"interrupted":{"id":"coder-2","why":"the hub ended","blameless":false}}}"#]],
     );
+}
+
+#[test]
+fn an_agent_is_of_the_node_that_admitted_it() {
+    let mut given = Given::ann_and_bob();
+    a_team().into_iter().for_each(|(who, command)| drop(given.by(who, command)));
+    let (here, there) = (crate::NodeName::only(), crate::NodeName::parse("there").unwrap());
+    let secret = SecretHash([77; 32]);
+    given.by("hub", Any::Agent(Command::Admit { id: id("coder-3"), secret, node: there.clone() }));
+    let on = |given: &Given, node| {
+        let agents = given.state.agents.active_on(node);
+        agents.map(|agent| agent.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(on(&given, &here), ["coder-2", "lead-1"]);
+    assert_eq!(on(&given, &there), ["coder-3"]);
+    // An older hub recorded no node, and was the only one.
+    let old = r#"{"admitted":{"id":"lead-1","token":3}}"#;
+    let events = vec![crate::Event::Agent(serde_json::from_str(old).unwrap())];
+    let by = PrincipalName::hub();
+    given.state.apply(&Record { at: Timestamp(1), by, token: None, key: None, events });
+    assert_eq!(on(&given, &there), ["coder-3", "lead-1"]);
 }

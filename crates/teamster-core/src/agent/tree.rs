@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Agent, AgentId, Agents, Phase, Refusal};
 use crate::role::Limits;
-use crate::token::Kind;
 use crate::{Caller, Timestamp};
 
 impl Agents {
@@ -58,15 +57,15 @@ impl Agents {
     }
 
     pub fn is_visible(&self, agent: &Agent, caller: &Caller) -> bool {
-        match caller.kind {
-            Kind::Operator | Kind::Hub => true,
-            Kind::Agent => match self.of_caller(caller) {
-                Some(own) => own.root == agent.root,
-                None => {
-                    let root = self.by_id.get(&agent.root);
-                    root.map_or(&agent.drafted_by, |root| &root.drafted_by) == &caller.principal
-                }
-            },
+        if caller.kind.may_operate() {
+            return true;
+        }
+        match self.of_caller(caller) {
+            Some(own) => own.root == agent.root,
+            None => {
+                let root = self.by_id.get(&agent.root);
+                root.map_or(&agent.drafted_by, |root| &root.drafted_by) == &caller.principal
+            }
         }
     }
 
@@ -87,9 +86,9 @@ impl Agents {
     /// Returns an agent if the caller may end it: operators all, others those below them.
     pub(super) fn endable(&self, which: &str, caller: &Caller) -> Result<&Arc<Agent>, Refusal> {
         let agent = self.visible(which, caller)?;
-        let below = match (caller.kind, self.of_caller(caller)) {
-            (Kind::Operator | Kind::Hub, _) | (Kind::Agent, None) => true,
-            (Kind::Agent, Some(own)) => self.above(agent).any(|above| above.id == own.id),
+        let below = match self.of_caller(caller).filter(|_| !caller.kind.may_operate()) {
+            None => true,
+            Some(own) => self.above(agent).any(|above| above.id == own.id),
         };
         if below { Ok(agent) } else { Err(Refusal::UnknownAgent(which.chars().take(80).collect())) }
     }

@@ -34,7 +34,7 @@ fn teams() -> (&'static str, Any) {
 
 /// `eve` is a person, `wendy` an agent of the team `web`.
 fn people() -> Vec<(&'static str, Any)> {
-    let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    let eve = NewToken { kind: token::Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     let wendy = NewToken {
         team: Some(TeamName::parse("web").unwrap()),
         ..crate::testing::new_token("wendy", 98)
@@ -49,7 +49,14 @@ fn tell(to: &str, message: &str) -> Any {
 }
 
 fn admit(name: &str, n: u8) -> (&'static str, Any) {
-    ("hub", Any::Agent(agent::Command::Admit { id: id(name), secret: SecretHash([n; 32]) }))
+    (
+        "hub",
+        Any::Agent(agent::Command::Admit {
+            id: id(name),
+            secret: SecretHash([n; 32]),
+            node: crate::NodeName::only(),
+        }),
+    )
 }
 
 fn begin(name: &str, incarnation: u32) -> (&'static str, Any) {
@@ -107,7 +114,7 @@ fn the_first_message_opens_a_conversation_and_wakes_its_agent() {
         admit("api-1", 50).1,
         expect![[r#"
             {"token":{"created":{"id":5,"token":{"principal":"api-1","kind":"agent","secret_hash":"3232323232323232323232323232323232323232323232323232323232323232","grants":["full"],"run":"default","team":"api"}}}}
-            {"agent":{"admitted":{"id":"api-1","token":5}}}"#]],
+            {"agent":{"admitted":{"id":"api-1","token":5,"node":"local"}}}"#]],
     );
 }
 
@@ -383,7 +390,14 @@ fn chains_end() {
         let secret = SecretHash([100 + n; 32]);
         let agent = given.state.agents.get(&speaker).unwrap().clone();
         if agent.token.is_none() {
-            given.by("hub", Any::Agent(agent::Command::Admit { id: agent.id.clone(), secret }));
+            given.by(
+                "hub",
+                Any::Agent(agent::Command::Admit {
+                    id: agent.id.clone(),
+                    secret,
+                    node: crate::NodeName::only(),
+                }),
+            );
         }
         let incarnation = given.state.agents.get(&speaker).unwrap().incarnation;
         let begin = Command::Begin { agent: agent.id.clone(), incarnation, last_record: None };

@@ -63,7 +63,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn begin(request: Request) -> Self {
         let mut given = Given::ann_and_bob();
-        let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+        let eve = NewToken { kind: Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
         given.by("hub", Any::Token(token::Command::Create { new: eve, replace: false }));
         let mut world = Self { given, n_secrets: 100 };
         world.drive("eve", begin(request)).unwrap();
@@ -97,7 +97,14 @@ impl World {
     fn admit(&mut self, agent: &AgentId) {
         self.n_secrets += 1;
         let secret = SecretHash([self.n_secrets; 32]);
-        self.given.by("hub", Any::Agent(agent::Command::Admit { id: agent.clone(), secret }));
+        self.given.by(
+            "hub",
+            Any::Agent(agent::Command::Admit {
+                id: agent.clone(),
+                secret,
+                node: crate::NodeName::only(),
+            }),
+        );
     }
 
     fn add(&mut self, agent: &AgentId, contents: &[&str]) {
@@ -736,7 +743,7 @@ fn a_changed_layout_of_a_run_that_is_worked_off_needs_a_new_format_number() {
     let bytes = world.given.state.to_snapshot();
     let print = crate::text::fingerprint(bytes.iter().copied());
     let format = crate::state::SNAPSHOT_FORMAT;
-    expect_test::expect!["format 18: 830 bytes, 7f7f119055445b8c"]
+    expect_test::expect!["format 19: 836 bytes, 3294f15329426387"]
         .assert_eq(&format!("format {format}: {} bytes, {print:016x}", bytes.len()));
 }
 

@@ -25,7 +25,7 @@ fn answer(which: &str, word: &str) -> Any {
 
 /// `coder-2` waits for an answer, and a person called `eve` is there to give one.
 fn a_question() -> Vec<(&'static str, Any)> {
-    let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    let eve = NewToken { kind: Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     let create = Any::Token(token::Command::Create { new: eve, replace: false });
     [vec![("hub", create)], a_team(), vec![("hub", ask("coder-2", "run cargo test"))]].concat()
 }

@@ -7,7 +7,7 @@ use crate::{Command, Refusal as Any, run};
 
 fn given() -> Given {
     let mut given = Given::ann_and_bob();
-    let olga = NewToken { kind: Kind::Operator, ..new_token("olga", 3) };
+    let olga = NewToken { kind: crate::token::Kind::OPERATOR, ..new_token("olga", 3) };
     given.by("hub", Command::Token(token::Command::Create { new: olga, replace: false }));
     given
 }

@@ -141,7 +141,7 @@ impl State {
                 Ok(events)
             }
             conversation::Command::Sleep { to, from, all, at_once } => {
-                if *all && cx.caller.kind == Kind::Agent {
+                if *all && !cx.caller.kind.may_operate() {
                     return Err(conversation::Refusal::OperatorsOnly.into());
                 }
                 let from = self.partner(from.as_deref(), &cx.caller)?;
@@ -216,7 +216,7 @@ impl State {
     ) -> Result<Partner, conversation::Refusal> {
         let own = Partner::of(caller);
         let Some(given) = given.filter(|given| *given != own.as_str()) else { return Ok(own) };
-        if caller.kind == Kind::Agent {
+        if !caller.kind.may_operate() {
             let (own, given) = (own.to_string(), given.chars().take(100).collect());
             return Err(conversation::Refusal::NotYou { own, given });
         }

@@ -9,7 +9,7 @@ use super::{Caller, State};
 use crate::agent::{self, Draft};
 use crate::dossier::Dossier;
 use crate::role::{Reach, Role};
-use crate::token::{Kind, Token};
+use crate::token::Token;
 use crate::{DossierName, RunName};
 
 /// The names of the runs' own dossiers begin with this.
@@ -37,9 +37,9 @@ impl State {
 
     /// Returns the run that a caller's token is bound to, if it is bound.
     pub(super) fn bound_run(&self, caller: &Caller) -> Option<&RunName> {
-        match caller.kind {
-            Kind::Operator | Kind::Hub => None,
-            Kind::Agent => self.tokens.get(caller.token?)?.run.as_ref(),
+        match caller.kind.may_operate() {
+            true => None,
+            false => self.tokens.get(caller.token?)?.run.as_ref(),
         }
     }
 

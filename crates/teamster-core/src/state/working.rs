@@ -14,7 +14,7 @@ impl State {
         yak: &str,
         cx: &Context,
     ) -> Result<Vec<Event>, Refusal> {
-        if cx.caller.kind == Kind::Agent {
+        if !cx.caller.kind.may_operate() {
             return Err(Refusal::Run(drive::Refusal::OperatorsOnly.into()));
         }
         let yak = self.yaks.find(yak)?;

@@ -8,7 +8,7 @@ use crate::token::{self, NewToken};
 
 #[test]
 fn only_a_team_of_a_directory_where_a_hub_was_started_is_removed() {
-    let eve = NewToken { kind: Kind::Operator, ..crate::testing::new_token("eve", 99) };
+    let eve = NewToken { kind: token::Kind::OPERATOR, ..crate::testing::new_token("eve", 99) };
     let create = Any::Token(token::Command::Create { new: eve, replace: false });
     let old = Team { is_implicit: true, ..team("old") };
     let teams = Any::Team(Command::Sync(vec![team("api"), old]));

@@ -75,7 +75,7 @@ fn what_a_holder_had_in_progress_returns_when_its_token_ends() {
 
 #[test]
 fn the_default_agents_name_is_given_by_the_hub_alone() {
-    let eve = NewToken { kind: Kind::Operator, ..new_token("eve", 99) };
+    let eve = NewToken { kind: Kind::OPERATOR, ..new_token("eve", 99) };
     let given =
         || vec![("hub", AnyCommand::Token(Command::Create { new: eve.clone(), replace: false }))];
     let create =
@@ -96,4 +96,15 @@ fn the_default_agents_name_is_given_by_the_hub_alone() {
         AnyCommand::Token(Command::Revoke { which: "agent".into() }),
         expect![[r#"{"token":{"ended":{"id":4,"principal":"agent","why":"revoked"}}}"#]],
     );
+}
+
+/// An older hub reads what a newer one stores of the operator, and the other way round.
+#[test]
+fn the_owner_is_stored_by_the_word_of_the_first_releases() {
+    let kinds = [Kind::OPERATOR, Kind::Agent, Kind::Hub];
+    let stored = serde_json::to_string(&kinds).unwrap();
+    assert_eq!(stored, r#"["operator","agent","hub"]"#);
+    assert_eq!(serde_json::from_str::<[Kind; 3]>(&stored).unwrap(), kinds);
+    let may = |kind: Kind| (kind.is_operator(), kind.may_operate());
+    assert_eq!(kinds.map(may), [(true, true), (false, false), (false, true)]);
 }

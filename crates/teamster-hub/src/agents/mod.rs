@@ -42,7 +42,7 @@ use teamster_core::drive::WantedAgents;
 use teamster_core::permission::{self, Pattern};
 use teamster_core::role::{self, RoleName};
 use teamster_core::topic::Topic;
-use teamster_core::{Caller, Command, Refusal, State, Timestamp};
+use teamster_core::{Caller, Command, NodeName, Refusal, State, Timestamp};
 use teamster_log::Log;
 use teamster_mcp::Hub as _;
 use teamster_mcp::access::parse_grants;
@@ -97,6 +97,8 @@ pub struct Setup {
 /// What every incarnation shares.
 struct Shared {
     hub: Handle,
+    /// Whose processes these are.
+    node: NodeName,
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     url: String,
@@ -142,6 +144,7 @@ impl Runner {
         configured.begin().await?;
         let shared = Arc::new(Shared {
             hub,
+            node: NodeName::only(),
             log,
             clock,
             url,
@@ -256,7 +259,8 @@ impl Runner {
     /// Gives an agent its token and starts its program.
     async fn start(&self, id: &AgentId) -> bool {
         let secret = self.shared.secrets.secret();
-        let admit = agent::Command::Admit { id: id.clone(), secret: secret::hash(&secret) };
+        let node = self.shared.node.clone();
+        let admit = agent::Command::Admit { id: id.clone(), secret: secret::hash(&secret), node };
         let done = match self.shared.hub.submit(Caller::hub(), Command::Agent(admit), None).await {
             Ok(done) => done,
             Err(error) => {
@@ -289,7 +293,9 @@ impl Runner {
     /// Has recorded up to when changes are those of agents of runs that an earlier hub left.
     async fn note_ends(&self, leftovers: &[Leftover]) {
         let state = self.shared.hub.state();
-        for agent in state.agents.active().filter(|agent| agent.draft.run.is_some()) {
+        for agent in
+            state.agents.active_on(&self.shared.node).filter(|agent| agent.draft.run.is_some())
+        {
             let launched = leftovers.iter().filter(|one| launching::is_launch_of(&one.id, agent));
             let seen = match cutoff::end_of_hub(launched) {
                 Some(at) => Seen::EndOfHub(at),
@@ -302,10 +308,10 @@ impl Runner {
         }
     }
 
-    /// Says of every agent that an earlier hub left that its process is gone.
+    /// Says of every agent that an earlier hub left on this node that its process is gone.
     async fn interrupt_all(&self, why: &str) {
         let state = self.shared.hub.state();
-        for agent in state.agents.active() {
+        for agent in state.agents.active_on(&self.shared.node) {
             let (id, incarnation) = (agent.id.clone(), agent.incarnation);
             // What a turn used that was interrupted with the hub is known as far as it was reported; it was not nothing.
             if agent.has_open_turn {

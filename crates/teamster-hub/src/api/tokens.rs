@@ -5,7 +5,7 @@ use teamster_api::paths::{CreateToken, GrantToken, ListTokens, RevokeToken};
 use teamster_api::{ApiError, Code, tokens};
 use teamster_core::grant::Grants;
 use teamster_core::token::{self, Kind, NewToken, Token};
-use teamster_core::{Command, PrincipalName, RunName, TeamName, Timestamp};
+use teamster_core::{Command, PrincipalName, RunName, TeamName, Timestamp, person};
 use teamster_mcp::access::parse_grants;
 
 use super::Api;
@@ -25,7 +25,7 @@ fn shown(token: &Token) -> tokens::Token {
         id: token.id.to_string(),
         name: token.principal.to_string(),
         kind: match token.kind {
-            Kind::Operator => tokens::Kind::Operator,
+            Kind::Person(person::Role::Owner) => tokens::Kind::Operator,
             Kind::Agent => tokens::Kind::Agent,
             Kind::Hub => tokens::Kind::Hub,
         },

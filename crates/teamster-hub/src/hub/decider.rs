@@ -182,6 +182,7 @@ impl Decider {
             if self.shutting_down && self.in_flight.is_none() && self.queue.is_empty() {
                 return self.end().await;
             }
+            // Timers belong to the loop, so they fire only where commands are decided.
             let timer = self.speculative.next_timer();
             let due = timer
                 .as_ref()

@@ -87,7 +87,7 @@ impl Handle {
         {
             return Err(Failure::Unavailable(format!("{says}; repeat the call later")));
         }
-        if caller.kind == Kind::Agent {
+        if !caller.kind.may_operate() {
             self.let_in(&caller).await?;
         }
         let (answer, answered) = oneshot::channel();

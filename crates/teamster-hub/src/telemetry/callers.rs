@@ -141,7 +141,7 @@ impl Callers {
                 let counts = counts.unwrap_or_else(|| self.others.clone());
                 Who { role: named.role(&agent.role), agent: Some(counts) }
             }
-            (None, Kind::Operator | Kind::Hub) => Who { role: 0, agent: None },
+            (None, Kind::Person(_) | Kind::Hub) => Who { role: 0, agent: None },
             (None, Kind::Agent) => Who { role: 1, agent: None },
         };
         if is_live {

@@ -237,7 +237,7 @@ mod tests {
             repository: None,
         };
         let mut state = State::default();
-        let (operator, agent) = (Kind::Operator, Kind::Agent);
+        let (operator, agent) = (Kind::OPERATOR, Kind::Agent);
         let begin = drive::Command::Begin(request);
         let tell = drive::Command::Tell { text: "Mind the tests.\nAll of them.".into() };
         let add = |content: &str| {

@@ -22,7 +22,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use teamster_core::RunName;
-use teamster_core::token::{Kind, SecretHash, Token};
+use teamster_core::token::{SecretHash, Token};
 use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -154,7 +154,7 @@ impl Served {
 
     /// Returns how long to wait before the next bytes of this token are read, after this many bytes.
     pub(super) fn pace(&self, token: &Token, n_bytes: usize) -> Duration {
-        if token.kind == Kind::Operator {
+        if token.kind.is_operator() {
             return Duration::ZERO;
         }
         let owner = self.service.hub.state().owner(&token.principal);

@@ -118,7 +118,7 @@ async fn open_for(
     asked: &[u8],
 ) -> Result<Arc<Token>, (StatusCode, String)> {
     let bad = |message: String| (StatusCode::BAD_REQUEST, message);
-    if operator.kind != Kind::Operator {
+    if !operator.kind.is_operator() {
         return Err((
             StatusCode::FORBIDDEN,
             "only an operator opens a connection for another".into(),

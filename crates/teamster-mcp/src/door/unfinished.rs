@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use teamster_core::PrincipalName;
-use teamster_core::token::{Kind, Token};
+use teamster_core::token::Token;
 
 use super::http::BODY_BYTES_MAX;
 
@@ -52,7 +52,7 @@ pub(super) struct Room<'a> {
 
 impl Unfinished {
     pub(super) fn room_of<'a>(&'a self, token: &'a Token) -> Room<'a> {
-        let is_operator = token.kind == Kind::Operator;
+        let is_operator = token.kind.is_operator();
         let principal = &token.principal;
         Room { unfinished: self, principal, is_operator, n_small: 0, n_large: 0 }
     }

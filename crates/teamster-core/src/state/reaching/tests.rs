@@ -33,7 +33,10 @@ fn started(given: &mut Given, by: &str, role: &str, dossier: Option<&str>) -> St
     });
     let id = id.unwrap();
     let secret = SecretHash([u8::try_from(given.records.len()).unwrap() + 100; 32]);
-    given.by("hub", Command::Agent(Agent::Admit { id: id.clone(), secret }));
+    given.by(
+        "hub",
+        Command::Agent(Agent::Admit { id: id.clone(), secret, node: crate::NodeName::only() }),
+    );
     id.to_string()
 }
 
@@ -42,7 +45,7 @@ fn started(given: &mut Given, by: &str, role: &str, dossier: Option<&str>) -> St
 /// bound client drafted in that role.
 fn a_workspace() -> Given {
     let mut given = Given::ann_and_bob();
-    given.by("hub", token("eve", 11, Kind::Operator, None));
+    given.by("hub", token("eve", 11, Kind::OPERATOR, None));
     given.by("hub", token("amy", 12, Kind::Agent, Some("alpha")));
     let wide = Role { reach: Reach::Workspace, ..plain("wide", Limits::USUAL) };
     let roles = vec![plain("coder", Limits::USUAL), wide];
@@ -125,7 +128,8 @@ fn a_token_is_bound_when_it_is_created() {
     given.by("eve", draft("coder", None));
     let id = crate::agent::AgentId::new(&role::RoleName::parse("coder").unwrap(), 7);
     let secret = SecretHash([250; 32]);
-    let events = given.by("hub", Command::Agent(Agent::Admit { id, secret }));
+    let events =
+        given.by("hub", Command::Agent(Agent::Admit { id, secret, node: crate::NodeName::only() }));
     let Event::Token(token::Event::Created { token, .. }) = &events[0] else { panic!() };
     assert_eq!(token.run, Some(RunName::default_run()));
     let old = r#"{"role":"coder","dossier":"d","prompt":"p","directory":"/","parent":null,"depth":0,

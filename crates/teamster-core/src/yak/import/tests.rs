@@ -11,7 +11,7 @@ const DAY: i64 = 86_400_000;
 /// A hub on which `ann` and `bob` are agents and `olga` is an operator.
 fn given() -> Given {
     let mut given = Given::ann_and_bob();
-    let new = NewToken { kind: CallerKind::Operator, ..new_token("olga", 3) };
+    let new = NewToken { kind: CallerKind::OPERATOR, ..new_token("olga", 3) };
     given.by("hub", AnyCommand::Token(token::Command::Create { new, replace: false }));
     given
 }

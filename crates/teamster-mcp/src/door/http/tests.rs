@@ -36,7 +36,7 @@ fn door(spawn: Spawn) -> Router {
     hub.token("ann", &["full"]);
     hub.token("bob", &["full"]);
     (0..6).for_each(|n| drop(hub.token(&format!("agent-{n}"), &["full"])));
-    hub.token_of(Kind::Operator, "olga", &["full"]);
+    hub.token_of(Kind::OPERATOR, "olga", &["full"]);
     let served = Served::new(Setup {
         hub: Arc::new(hub),
         catalogue: crate::tools::catalogue(),

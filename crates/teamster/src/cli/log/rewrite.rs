@@ -33,7 +33,7 @@ pub(super) async fn finish(
     let before = format!("{}:{}", before.number, before.hash);
     // Whoever can write the data directory is its operator; there is no hub to ask for a token.
     let by = PrincipalName::parse("operator")?;
-    let caller = Caller { principal: by.clone(), kind: Kind::Operator, token: None, team: None };
+    let caller = Caller { principal: by.clone(), kind: Kind::OPERATOR, token: None, team: None };
     let mut random = secret::system_random();
     let cx =
         Context { caller, now: SystemClock.now(), random: random(), quotas: Default::default() };

@@ -118,7 +118,7 @@ impl World {
             let hub = hub.expect("it starts");
             let new = NewToken {
                 principal: PrincipalName::parse("ann").expect("a name"),
-                kind: Kind::Operator,
+                kind: Kind::OPERATOR,
                 secret,
                 grants: Grants::everything(),
                 run: None,

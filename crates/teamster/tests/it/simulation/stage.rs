@@ -99,7 +99,8 @@ impl Stage {
         dice: &mut Dice,
     ) -> Option<(Arc<Agent>, Caller)> {
         let secret = SecretHash(std::array::from_fn(|_| dice.roll().to_le_bytes()[0]));
-        let admit = agent::Command::Admit { id: id.clone(), secret };
+        let admit =
+            agent::Command::Admit { id: id.clone(), secret, node: teamster_core::NodeName::only() };
         let done = handle.submit(Caller::hub(), Command::Agent(admit), None).await.ok()?;
         self.was_told(format!("admission of {id}"), &done);
         // Somebody may have ended it between the commit and now, not before.

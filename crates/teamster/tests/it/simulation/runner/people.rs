@@ -185,7 +185,7 @@ pub(super) fn has_token(handle: &Handle) -> bool {
 pub(super) fn operators_token() -> Command {
     let new = NewToken {
         principal: name(),
-        kind: Kind::Operator,
+        kind: Kind::OPERATOR,
         secret: SecretHash([1; 32]),
         grants: Grants::everything(),
         run: None,
