@@ -76,19 +76,9 @@ impl Call<'_> {
         self.hub.now()
     }
 
-    /// Returns what an agent has said so far in its turn.
-    pub(crate) fn said(&self, agent: &AgentId) -> String {
-        self.hub.said(agent)
-    }
-
-    /// Returns the process of an agent's program, if it is known.
-    pub(crate) fn pid(&self, agent: &AgentId) -> Option<u32> {
-        self.hub.pid(agent)
-    }
-
-    /// Returns the end of what an agent's program wrote to stderr.
-    pub(crate) fn stderr(&self, agent: &AgentId) -> String {
-        self.hub.stderr(agent)
+    /// Returns what the node of an agent knows of its process.
+    pub(crate) async fn live(&self, agent: &AgentId) -> hub::Live {
+        self.hub.live(agent).await
     }
 
     /// Says whether the caller has a whole tool set.

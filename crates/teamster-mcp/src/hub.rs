@@ -33,8 +33,31 @@ pub enum Failure {
     Unknown(String),
 }
 
-/// The hub as its doors and tools see it.
-pub trait Hub: Send + Sync + 'static {
+/// What only the node that runs an agent, or that has the project, can say. Each answer may take a while: another node may
+/// have to be asked.
+pub trait Nodes: Send + Sync {
+    /// Returns what is known of an agent's process.
+    fn live(&self, agent: &AgentId) -> BoxFuture<'_, Live>;
+
+    /// Returns records of an agent's transcript, oldest first.
+    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>>;
+
+    /// Returns the current commit of the project the hub was started in, if it has one.
+    fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
+}
+
+/// An agent's process, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Live {
+    /// What the agent has said so far in its turn.
+    pub said: String,
+    pub pid: Option<u32>,
+    /// The end of what its program wrote to stderr, without what would steer a terminal.
+    pub stderr: String,
+}
+
+/// The hub as its doors and tools see it: the node that serves the call. What is held or notified here is in this process.
+pub trait Hub: Nodes + 'static {
     /// Returns the newest state that can no longer be lost. Never waits.
     fn state(&self) -> Arc<State>;
 
@@ -67,21 +90,6 @@ pub trait Hub: Send + Sync + 'static {
 
     /// Returns the directory of the project the hub was started in.
     fn directory(&self) -> String;
-
-    /// Returns what an agent has said so far in its turn.
-    fn said(&self, agent: &AgentId) -> String;
-
-    /// Returns the process of an agent's program, if there is one and it is known.
-    fn pid(&self, agent: &AgentId) -> Option<u32>;
-
-    /// Returns the end of what an agent's program wrote to stderr, without what would steer a terminal.
-    fn stderr(&self, agent: &AgentId) -> String;
-
-    /// Returns records of an agent's transcript, oldest first.
-    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>>;
-
-    /// Returns the current commit of the project the hub was started in, if it has one.
-    fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
 }
 
 /// Which records are asked for: the newest of a piece of an agent's transcript.

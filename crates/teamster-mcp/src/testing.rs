@@ -108,17 +108,11 @@ impl Hub for TestHub {
     fn directory(&self) -> String {
         "/project".into()
     }
+}
 
-    fn said(&self, _agent: &teamster_core::agent::AgentId) -> String {
-        String::new()
-    }
-
-    fn pid(&self, _agent: &teamster_core::agent::AgentId) -> Option<u32> {
-        None
-    }
-
-    fn stderr(&self, _agent: &teamster_core::agent::AgentId) -> String {
-        String::new()
+impl crate::hub::Nodes for TestHub {
+    fn live(&self, _agent: &teamster_core::agent::AgentId) -> BoxFuture<'_, crate::hub::Live> {
+        std::future::ready(crate::hub::Live::default()).boxed()
     }
 
     fn records(

@@ -102,7 +102,7 @@ async fn show(Asked { by, param: which, query, .. }: Asked<ShowTell>) -> Answere
     let (answer, reason) = match &tell.progress {
         Progress::Queued => (String::new(), None),
         Progress::Active { .. } => {
-            (agent.map(|agent| api.hub.said(agent)).unwrap_or_default(), None)
+            (agent.map(|agent| api.hub.words().get(agent)).unwrap_or_default(), None)
         }
         Progress::Settled { how, answer, .. } => match how {
             How::Completed | How::Cancelled => (answer.to_string(), None),

@@ -14,7 +14,9 @@ use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, State, Timestamp, quota};
 use teamster_log::{Log, TranscriptName};
 use teamster_mcp::Hub;
-use teamster_mcp::hub::{Aside, Asked, Done, Failure, Listens, StepsBack, Waits, Watch};
+use teamster_mcp::hub::{
+    Aside, Asked, Done, Failure, Listens, Live, Nodes, StepsBack, Waits, Watch,
+};
 use teamster_mcp::pace::{self, Paces};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -266,17 +268,14 @@ impl Hub for Handle {
     fn directory(&self) -> String {
         self.project.directory().to_string_lossy().into_owned()
     }
+}
 
-    fn said(&self, agent: &AgentId) -> String {
-        self.shared.words.get(agent)
-    }
-
-    fn pid(&self, agent: &AgentId) -> Option<u32> {
-        self.shared.pids.get(agent)
-    }
-
-    fn stderr(&self, agent: &AgentId) -> String {
-        self.shared.stderrs.get(agent)
+impl Nodes for Handle {
+    fn live(&self, agent: &AgentId) -> BoxFuture<'_, Live> {
+        let Shared { words, pids, stderrs, .. } = &*self.shared;
+        let live =
+            Live { said: words.get(agent), pid: pids.get(agent), stderr: stderrs.get(agent) };
+        Box::pin(std::future::ready(live))
     }
 
     fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>> {

@@ -48,8 +48,8 @@ fn agent_of<'a>(
 }
 
 /// Adds the process of a conversation's agent, if it is known.
-fn add_pid(cx: &Call<'_>, shown: &mut Value, conversation: &Conversation) {
-    if let Some(pid) = cx.pid(&conversation.agent) {
+async fn add_pid(cx: &Call<'_>, shown: &mut Value, conversation: &Conversation) {
+    if let Some(pid) = cx.live(&conversation.agent).await.pid {
         shown["pid"] = pid.into();
     }
 }
@@ -218,7 +218,7 @@ impl Tool for TeamTell {
                     // The client may wait less long than the caller wants to.
                     let is_cut = at_most < timeout;
                     answer["status"] = if is_cut { "working" } else { "timeout" }.into();
-                    answer["response"] = cx.said(&conversation.agent).into();
+                    answer["response"] = cx.live(&conversation.agent).await.said.into();
                     answer["note"] = match (is_cut, is_told(cx, &done.state)) {
                         (true, true) => "Still working on it. Make the same call again to go on waiting, or end your turn: then the answer will be sent to you as a message.",
                         (true, false) => "Still working on it. Make the same call again to go on waiting: the message is not sent twice. Or read the answer later with team_cache_read and this sessionId.",
@@ -326,22 +326,22 @@ impl Tool for TeamIsAwake {
                 let mut shown =
                     json!({"team": team.name.as_str(), "awake": conversation.is_some()});
                 if let Some(conversation) = conversation {
-                    add_pid(cx, &mut shown, &conversation);
+                    add_pid(cx, &mut shown, &conversation).await;
                 }
                 shown
             }
             None => {
-                let teams = state.teams.iter().map(|team| {
+                let mut teams: Vec<Value> = Vec::new();
+                for team in state.teams.iter() {
                     let conversation = awake(team);
                     let mut shown =
                         json!({"name": team.name.as_str(), "awake": conversation.is_some()});
                     if let Some(conversation) = conversation {
                         shown["sessionId"] = conversation.id.to_string().into();
-                        add_pid(cx, &mut shown, &conversation);
+                        add_pid(cx, &mut shown, &conversation).await;
                     }
-                    shown
-                });
-                let teams: Vec<Value> = teams.collect();
+                    teams.push(shown);
+                }
                 let any = teams.iter().any(|team| team["awake"] == true);
                 json!({"awake": any, "teams": teams})
             }
@@ -444,7 +444,7 @@ async fn wake(
         "team": name.as_str(), "status": status, "sessionId": conversation.id.to_string(), "message": message,
         "duration": now - began, "timestamp": now,
     });
-    add_pid(cx, &mut woken, &conversation);
+    add_pid(cx, &mut woken, &conversation).await;
     Ok(woken)
 }
 
@@ -633,18 +633,20 @@ impl Tool for TeamReport {
                 }
             }
         }
+        let live = cx.live(&conversation.agent).await;
         if conversation.current.is_some() {
-            output.push_str(&cx.said(&conversation.agent));
+            output.push_str(&live.said);
         }
         let mut report = json!({
             "team": team.name.as_str(), "sessionId": conversation.id.to_string(), "hasSession": true,
             "hasProcess": is_awake(&state, conversation), "processState": phase, "agentId": conversation.agent.as_str(),
             "queued": conversation.queue.len(), "output": output, "timestamp": now_ms(cx),
         });
-        add_pid(cx, &mut report, conversation);
-        let stderr = cx.stderr(&conversation.agent);
-        if !stderr.is_empty() {
-            report["stderr"] = stderr.into();
+        if let Some(pid) = live.pid {
+            report["pid"] = pid.into();
+        }
+        if !live.stderr.is_empty() {
+            report["stderr"] = live.stderr.into();
         }
         if let Some(failure) = failure(&state, conversation) {
             report["failure"] = failure.into();
@@ -818,40 +820,37 @@ impl Tool for TeamTeams {
     async fn call(cx: &Call<'_>, args: TeamTeamsArgs) -> Result<Reply, ToolError> {
         let state = cx.state();
         let details = args.include_process_details.unwrap_or(false);
-        let teams: Vec<Value> = state
-            .teams
-            .iter()
-            .map(|team| {
-                let awake = state
-                    .conversations
-                    .with(&team.name)
-                    .find(|conversation| is_awake(&state, conversation));
-                let skips = team.behaviour.permissions.otherwise
-                    == teamster_core::permission::Verdict::Allow;
-                let mut config = json!({
-                    "path": team.directory, "description": team.description, "idleTimeout": team.idle_ms,
-                    "skipPermissions": skips,
+        let mut teams: Vec<Value> = Vec::new();
+        for team in state.teams.iter() {
+            let awake = state
+                .conversations
+                .with(&team.name)
+                .find(|conversation| is_awake(&state, conversation));
+            let skips =
+                team.behaviour.permissions.otherwise == teamster_core::permission::Verdict::Allow;
+            let mut config = json!({
+                "path": team.directory, "description": team.description, "idleTimeout": team.idle_ms,
+                "skipPermissions": skips,
+            });
+            if let Some(color) = &team.color {
+                config["color"] = (&**color).into();
+            }
+            if let Some(remote) = &team.remote {
+                config["remote"] = (&**remote).into();
+            }
+            let mut shown = json!({
+                "name": team.name.as_str(), "status": if awake.is_some() { "awake" } else { "asleep" },
+                "config": config,
+            });
+            if let (true, Some(conversation)) = (details, awake) {
+                shown["process"] = json!({
+                    "agentId": conversation.agent.as_str(), "sessionId": conversation.id.to_string(),
+                    "messageCount": conversation.n_tells, "lastActivity": conversation.last_used_at.0,
                 });
-                if let Some(color) = &team.color {
-                    config["color"] = (&**color).into();
-                }
-                if let Some(remote) = &team.remote {
-                    config["remote"] = (&**remote).into();
-                }
-                let mut shown = json!({
-                    "name": team.name.as_str(), "status": if awake.is_some() { "awake" } else { "asleep" },
-                    "config": config,
-                });
-                if let (true, Some(conversation)) = (details, awake) {
-                    shown["process"] = json!({
-                        "agentId": conversation.agent.as_str(), "sessionId": conversation.id.to_string(),
-                        "messageCount": conversation.n_tells, "lastActivity": conversation.last_used_at.0,
-                    });
-                    add_pid(cx, &mut shown["process"], conversation);
-                }
-                shown
-            })
-            .collect();
+                add_pid(cx, &mut shown["process"], conversation).await;
+            }
+            teams.push(shown);
+        }
         let n_awake = teams.iter().filter(|team| team["status"] == "awake").count();
         Ok(Reply::Json(json!({
             "totalTeams": teams.len(), "awakeTeams": n_awake, "asleepTeams": teams.len() - n_awake, "teams": teams,

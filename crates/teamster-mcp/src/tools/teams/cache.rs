@@ -101,7 +101,7 @@ async fn entries(
         messages.extend(protocol);
     }
     if let Progress::Active { .. } = &tell.progress {
-        let said = cx.said(&conversation.agent);
+        let said = cx.live(&conversation.agent).await.said;
         if !said.is_empty() {
             let data = json!({"text": said, "partial": true});
             messages.push(json!({"timestamp": cx.now().0, "type": "assistant", "data": data}));
