@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use teamster_agents::launches::MARK;
+use teamster_log::Location;
 
 /// The settings that a variable of the environment can change, and its name.
 pub const VARIABLES: [(&str, &str); 14] = [
@@ -66,14 +67,20 @@ impl Place {
             None if self.workspace == "default" => String::new(),
             None => format!(" --workspace {}", self.workspace),
         };
-        Ok(DataFiles { directory: self.data_directory()?, flag })
+        Ok(DataFiles { log: self.location()?, flag })
     }
 
-    /// Returns the data directory.
-    fn data_directory(&self) -> anyhow::Result<PathBuf> {
+    /// Returns where the log is, which is in the data directory.
+    fn location(&self) -> anyhow::Result<Location> {
         if let Some(data) = &self.data {
-            return std::path::absolute(data)
-                .with_context(|| format!("cannot use {} as a directory", data.display()));
+            if let Some(text) = data.to_str()
+                && let Some(location) = Location::parse(text)?
+            {
+                return Ok(location);
+            }
+            let directory = std::path::absolute(data)
+                .with_context(|| format!("cannot use {} as a directory", data.display()))?;
+            return Ok(Location::of(&directory));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let fits = !self.workspace.is_empty()
@@ -85,7 +92,7 @@ impl Place {
                 self.workspace
             );
         }
-        Ok(state_root()?.join(&self.workspace))
+        Ok(Location::of(&state_root()?.join(&self.workspace)))
     }
 }
 
@@ -196,7 +203,7 @@ fn variable(name: &str) -> Option<String> {
 /// The files in a data directory that the shell keeps beside the log.
 #[derive(Debug, Clone)]
 pub struct DataFiles {
-    directory: PathBuf,
+    log: Location,
     /// What a command needs so that it means this workspace.
     flag: String,
 }
@@ -205,11 +212,16 @@ impl DataFiles {
     /// The files in some directory.
     pub fn of(directory: &Path) -> Self {
         let flag = format!(" --data {}", directory.display());
-        Self { directory: directory.to_owned(), flag }
+        Self { log: Location::of(directory), flag }
     }
 
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.log.directory()
+    }
+
+    /// Where the log is.
+    pub fn log(&self) -> &Location {
+        &self.log
     }
 
     /// Returns the command line that does `verb` in this workspace, as a person would type it.
@@ -219,66 +231,66 @@ impl DataFiles {
 
     /// Tells programs about the running hub.
     pub fn hub(&self) -> PathBuf {
-        self.directory.join("hub.json")
+        self.directory().join("hub.json")
     }
 
     /// The operator's token.
     pub fn operator_token(&self) -> PathBuf {
-        self.directory.join("operator.token")
+        self.directory().join("operator.token")
     }
 
     /// The token of whatever connects with the line that `up` prints.
     pub fn agent_token(&self) -> PathBuf {
-        self.directory.join("agent.token")
+        self.directory().join("agent.token")
     }
 
     /// The key that seals what clients carry for the hub. Without it a new one is made, and open questions are asked
     /// anew.
     pub fn seal_key(&self) -> PathBuf {
-        self.directory.join("seal.key")
+        self.directory().join("seal.key")
     }
 
     /// Where the hub listens, remembered so that installed configurations survive restarts.
     pub fn address(&self) -> PathBuf {
-        self.directory.join("address")
+        self.directory().join("address")
     }
 
     /// What a hub in the background says.
     pub fn hub_log(&self) -> PathBuf {
-        self.directory.join("hub.log")
+        self.directory().join("hub.log")
     }
 
     /// The hub's unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.directory.join("hub.sock")
+        self.directory().join("hub.sock")
     }
 
     /// Where a team's conversations, or a run's workers, have their worktrees: beside the directory, whose contents agents do not see.
     pub fn worktrees(&self, of: &str) -> PathBuf {
-        let mut name = self.directory.file_name().unwrap_or_default().to_owned();
+        let mut name = self.directory().file_name().unwrap_or_default().to_owned();
         name.push("-worktrees");
-        self.directory.with_file_name(name).join(of)
+        self.directory().with_file_name(name).join(of)
     }
 
     /// Notes of what the hub has started.
     pub fn launches(&self) -> PathBuf {
-        self.directory.join("launches")
+        self.directory().join("launches")
     }
 
     /// Which projects' hooks the user trusts. Agents do not see it.
     pub fn trust(&self) -> PathBuf {
-        self.directory.join("trust")
+        self.directory().join("trust")
     }
 
     /// Held by the hub that writes this directory.
     pub fn lock(&self) -> PathBuf {
-        self.directory.join("lock")
+        self.directory().join("lock")
     }
 }
 
 impl From<&DataFiles> for teamster_api::Place {
     fn from(data: &DataFiles) -> Self {
-        Self { directory: data.directory.clone(), starts_hub: data.call("up -d") }
+        Self { directory: data.directory().to_owned(), starts_hub: data.call("up -d") }
     }
 }
 

@@ -13,7 +13,7 @@ use teamster_agents::supervisor::own_program;
 use teamster_core::grant::{Grant, Grants};
 use teamster_core::token::{self, Kind, NewToken};
 use teamster_core::{Caller, Command, PrincipalName, yak};
-use teamster_log::{Log, Options};
+use teamster_log::Log;
 use teamster_mcp::call::PATIENCE;
 use teamster_mcp::door::http as door;
 use teamster_mcp::seal::Seal;
@@ -66,7 +66,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let Settings { data, project, project_named, listen, configuration } = settings;
     outlive::prepare();
-    let log: Arc<dyn Log> = teamster_log::open(data.directory(), Options::default())?;
+    let log: Arc<dyn Log> = teamster_log::open_at(data.log()).await?;
     let state = config::state_root().ok();
     let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())
         .context("the data directory cannot be hidden from agents")?;

@@ -17,8 +17,8 @@ mod verify;
 pub use commit::{Commit, CommitId, Hash, Head, NotAHash};
 pub use copy::{Edit, EditError, Verbatim, copy};
 pub use engines::{
-    FileSystem, OpenError, Options, Rewrite, Synchronous, file_system, memory, open, open_readonly,
-    sqlite,
+    BadLocation, FileSystem, Location, OpenError, Options, Rewrite, Synchronous, file_system,
+    memory, open, open_at, open_readonly, sqlite,
 };
 pub use log::{
     AppendError, Blobs, Error, Extent, Log, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_PAGE_BYTES,

@@ -3,6 +3,7 @@
 mod blob_files;
 mod directory;
 mod files;
+mod location;
 pub mod memory;
 mod page;
 mod rewrite;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::directory::{FileSystem, file_system};
+pub use self::location::{BadLocation, Location};
 pub use self::rewrite::Rewrite;
 use crate::Log;
 
@@ -80,12 +82,15 @@ pub enum OpenError {
              use the version that made it"
     )]
     UnknownEngine { dir: PathBuf, engine: String, known: String },
+    #[error("the log in {dir} is of the engine {found}, and not of {wanted}; name {found} instead")]
+    OtherEngine { dir: PathBuf, found: &'static str, wanted: &'static str },
     #[error(
         "{path} has format {found}, and this version of teamster knows formats up to {known}; use a newer version"
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error(
-        "{dir} is on a network file system ({kind}), where a log can be lost; choose a local directory with --data"
+        "{dir} is on a network file system ({kind}), where a log can be lost; choose a local directory with --data, or \
+             accept the risk with --data 'sqlite://{dir}?network=accept'"
     )]
     NetworkFileSystem { dir: PathBuf, kind: &'static str },
     #[error(
@@ -126,6 +131,25 @@ pub fn open(dir: &Path, options: Options) -> Result<Arc<dyn Log>, OpenError> {
     };
     rewrite::settle(dir, engine.adopt)?;
     (engine.open)(lock, options)
+}
+
+/// Opens the log at a location for this process alone, and makes it if it does not exist. Asynchronous, because an engine
+/// may have to reach other machines.
+pub async fn open_at(location: &Location) -> Result<Arc<dyn Log>, OpenError> {
+    let Location { engine, directory, options } = location.clone();
+    let opening = move || {
+        if let (Some(wanted), Some(line)) = (engine, directory::read_engine(&directory)?) {
+            let found = find(&directory, &line)?.name;
+            if found != wanted {
+                return Err(OpenError::OtherEngine { dir: directory, found, wanted });
+            }
+        }
+        open(&directory, options)
+    };
+    match tokio::task::spawn_blocking(opening).await {
+        Ok(opened) => opened,
+        Err(error) => Err(OpenError::failed("open the log".to_owned(), error)),
+    }
 }
 
 /// Opens the log in `dir` to look at it, whether or not a hub is using it.

@@ -10,8 +10,8 @@ use futures_util::{FutureExt, StreamExt};
 use rusqlite::{Connection, OpenFlags};
 use teamster_log::sqlite::Sqlite;
 use teamster_log::{
-    AppendError, Error, Hash, Head, Log, OpenError, Options, Settled, Snapshot, TranscriptName,
-    open, open_readonly, settle, verify,
+    AppendError, Error, Hash, Head, Location, Log, OpenError, Options, Settled, Snapshot,
+    TranscriptName, open, open_at, open_readonly, settle, verify,
 };
 use tempfile::TempDir;
 use tokio::task::coop::unconstrained;
@@ -480,4 +480,18 @@ async fn a_record_that_is_not_what_was_stored_is_refused() {
             "record 2 of the transcript a.b is damaged or missing; restore it from a backup"
         );
     }
+}
+
+#[tokio::test]
+async fn a_location_names_the_engine_or_takes_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}?network=accept", dir.path().display());
+    let location = Location::parse(&url).unwrap().expect("it is a URL");
+    let made = open_at(&location).await.unwrap();
+    let commits = append_all(&*made, &["[1]"]).await;
+    drop(made);
+    let opened = open_at(&Location::of(dir.path())).await.unwrap();
+    assert_eq!(all(&*opened).await, commits);
+    let refused = refusal(open_at(&location).await);
+    assert!(refused.contains("is in use by process"), "{refused}");
 }
