@@ -7,10 +7,10 @@
 //!
 //! 1. Write `src/<noun>.rs`: one struct per request (with `deny_unknown_fields`, since a misspelt key must not be ignored)
 //!    and per answer (with `#[serde(default)]`, so that a program can read the answer of an older hub). A field's doc
-//!    comment is its description in the generated documents. Enums with fixed words use [`words!`](words).
+//!    comment is its description in the generated documents. Enums with fixed words use `words!`.
 //! 2. Add its rows to the table in [`paths`]. A row is a method, a path, the request's types, the answer's type and one
 //!    sentence. It generates the type of the endpoint and the method of [`Client`].
-//! 3. In the hub, write `api/<noun>.rs` with one handler per row and bind it: `.serve::<paths::ListTokens>(list)`. A handler
+//! 3. In the hub, write `api/<noun>.rs` with one handler per row and bind it: `.serve::<ListTokens, _, _>(list)`. A handler
 //!    of another type does not compile, and a test fails for a row that nobody serves.
 //! 4. In the command line, call the client's method: `client.list_tokens(&query).await?`.
 //! 5. `UPDATE_EXPECT=1 cargo test -p teamster-api` writes `docs/reference/api.md` and `docs/reference/openapi.json`.
@@ -23,7 +23,8 @@
 //! # Commands
 //!
 //! Every request that is not a `GET` carries an `Idempotency-Key`. The hub carries out a key once: a client that lost the
-//! answer sends the request again with the same key and gets the first answer, also from a restarted hub.
+//! answer sends the request again with the same key. The hub then changes nothing and shows the first result as it is now,
+//! also after a restart.
 //!
 //! # Errors
 //!

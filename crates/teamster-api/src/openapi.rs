@@ -152,7 +152,7 @@ pub fn document() -> Value {
             }},
             "parameters": {"IdempotencyKey": {
                 "name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string", "maxLength": 200},
-                "description": "The hub carries out a key once. The same request with the same key gets the first answer.",
+                "description": "The hub carries out a key once. The same request with the same key changes nothing and shows the first result.",
             }},
             "responses": {"Failure": {
                 "description": "Why the request was not carried out.",
@@ -180,7 +180,8 @@ pub fn markdown() -> String {
          The last page has no `next`. The log and transcripts are read by number (`after`) instead.\n\
          - **Waiting**: with `wait_ms` the hub answers when something changes, at the latest after 50 seconds.\n\
          - **Commands** (everything that is not `GET`) take an `Idempotency-Key` header of 1 to 200 visible ASCII characters. \
-         The hub carries out a key once, also over a restart. The same request with the same key gets the first answer; \
+         The hub carries out a key once, also over a restart: the same request with the same key changes nothing, and its \
+         answer shows the first result as it is now. A secret is only in the first answer; \
          another request with the same key is refused. The hub remembers the newest 1,000 keys.\n\
          - **Failures** have a status from 400 on and a body `{\"error\": {\"code\", \"message\", \"hint\", \"fields\"}}`. \
          `fields` names the fields of the request that the sentences have in backquotes. A request that does not reach the API \
