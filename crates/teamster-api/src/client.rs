@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::KEY_HEADER;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Code, ErrorBody};
+use crate::events::Events;
 use crate::hub_file::{HubFile, LOOK_SOON, Place, wait_until_gone};
 use crate::page::{Page, Paged};
 
@@ -264,6 +265,24 @@ impl Client {
             }
         }
         bail!("the hub's list has no end")
+    }
+
+    /// Follows the stream of events after a commit, on a connection of its own.
+    pub async fn follow(&self, after: u64) -> anyhow::Result<Events> {
+        let mut connection = open(&self.hub).await.context(Lost::Ended)?;
+        let request = Request::builder()
+            .uri(crate::events::PATH)
+            .header(header::HOST, &self.authority)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(crate::events::LAST_ID_HEADER, after.to_string())
+            .body(Full::default())?;
+        let response = connection.send_request(request).await.context(Lost::Closed)?;
+        let status = response.status();
+        if !status.is_success() {
+            let answer = response.into_body().collect().await.context(Lost::CutOff)?.to_bytes();
+            return Err(refusal(status, &answer).into());
+        }
+        Ok(Events::new(response.into_body()))
     }
 
     /// Calls a tool at one of the hub's MCP paths, the way any MCP client does. Returns its text and whether it failed.

@@ -43,6 +43,7 @@ mod words;
 pub mod agents;
 pub mod configuration;
 pub mod conversations;
+pub mod events;
 pub mod hub;
 pub mod log;
 pub mod questions;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::endpoint::Row;
 use crate::error::ErrorBody;
+use crate::events;
 use crate::paths::ALL;
 
 /// Where schemas are in an OpenAPI document.
@@ -34,13 +35,17 @@ fn generator(settings: SchemaSettings) -> SchemaGenerator {
     settings.into_generator()
 }
 
+/// Returns the table, and the stream of events, which no request answers with JSON.
+fn described() -> impl Iterator<Item = &'static Row> {
+    ALL.iter().chain([&events::ROW])
+}
+
 fn describe() -> Described {
     // A field that an answer always has may be left out of a request.
     let mut requests = generator(SchemaSettings::draft2020_12().for_deserialize());
     let mut answers = generator(SchemaSettings::draft2020_12().for_serialize());
     let value = |schema: Schema| schema.to_value();
-    let rows: Vec<_> = ALL
-        .iter()
+    let rows: Vec<_> = described()
         .map(|row| {
             // A query is a list of parameters, so its schema is needed whole.
             let query = row.query.map(|schema| {
@@ -52,8 +57,7 @@ fn describe() -> Described {
         })
         .collect();
     // Parameters have no schema of their own name.
-    let queries: BTreeSet<String> = ALL
-        .iter()
+    let queries: BTreeSet<String> = described()
         .filter_map(|row| named(&value((row.query?)(&mut requests))).map(str::to_owned))
         .collect();
     let _ = answers.subschema_for::<ErrorBody>();
@@ -124,6 +128,10 @@ pub fn document() -> Value {
             parameters.push(json!({"$ref": "#/components/parameters/IdempotencyKey"}));
         }
         let content = |schema: Value| json!({"application/json": {"schema": schema}});
+        let answer = match row.path {
+            events::PATH => json!({"text/event-stream": {"schema": schemas.answer}}),
+            _ => content(schemas.answer),
+        };
         let mut operation = json!({
             "operationId": row.name, "tags": [row.noun], "summary": row.says.trim(), "parameters": parameters,
         });
@@ -131,7 +139,7 @@ pub fn document() -> Value {
             operation["requestBody"] = json!({"required": true, "content": content(body)});
         }
         operation["responses"] = json!({
-            "200": {"description": "The answer.", "content": content(schemas.answer)},
+            "200": {"description": "The answer.", "content": answer},
             "default": {"$ref": "#/components/responses/Failure"},
         });
         let path = paths.entry(row.path).or_insert_with(|| json!({}));

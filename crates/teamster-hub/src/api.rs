@@ -4,6 +4,7 @@
 mod agents;
 mod configuration;
 mod conversations;
+mod events;
 mod log;
 mod questions;
 mod runs;
@@ -65,6 +66,7 @@ pub fn router(api: Api) -> Router {
         .merge(agents::routes())
         .merge(configuration::routes())
         .merge(conversations::routes())
+        .merge(events::routes())
         .merge(log::routes())
         .merge(questions::routes())
         .merge(runs::routes())

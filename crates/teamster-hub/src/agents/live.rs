@@ -23,6 +23,12 @@ impl Live {
         *self.1.borrow()
     }
 
+    /// Returns the agents under way, each with the number of its last record.
+    pub fn all(&self) -> Vec<(AgentId, u64)> {
+        let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.iter().map(|(agent, last)| (agent.clone(), *last.borrow())).collect()
+    }
+
     /// Waits until there were more than so many of all agents.
     pub async fn any(&self, after: u64) {
         // We hold the sender, so that it cannot end.

@@ -14,6 +14,7 @@ use teamster_log::{CommitId, Hash, Head, Log};
 
 use super::{dim, local_time, print, say};
 use teamster_api::Client;
+use teamster_api::events::{self, Missed};
 use teamster_api::log::{Line, ReadLog};
 use teamster_hub::api::lines;
 use teamster_hub::config::DataFiles;
@@ -54,9 +55,6 @@ enum Verb {
     Compact(compact::CompactArgs),
 }
 
-/// How long one request waits for something to happen.
-const WAIT_MS: u64 = 45_000;
-
 pub(super) async fn run(data: &DataFiles, args: LogArgs) -> anyhow::Result<()> {
     match args.verb {
         Some(Verb::Verify { against, json }) => verify(data, against.as_deref(), json).await,
@@ -78,30 +76,43 @@ async fn show(data: &DataFiles, args: &LogArgs) -> anyhow::Result<()> {
         }
         return show_stored(data, printer).await;
     };
-    let mut after = 0;
-    // The first requests catch up; only then is there something to wait for.
+    let mut stream = client.follow(0).await?;
     let mut caught_up = false;
     loop {
-        let wait_ms = if caught_up { WAIT_MS } else { 0 };
-        let page = match client.read_log(&ReadLog { after, limit: None, wait_ms }).await {
-            Ok(page) => page,
-            Err(_) if caught_up => {
+        match stream.next().await {
+            Ok(Some(events::Event::Log(page))) => printer.take(page.lines)?,
+            Ok(Some(events::Event::Current(_))) if !args.follow => return printer.release(),
+            Ok(Some(events::Event::Current(_))) => {
+                caught_up = true;
+                printer.release()?;
+            }
+            Ok(Some(events::Event::Missed(missed))) => {
+                printer.take(left_out(&mut client, missed).await?)?
+            }
+            Ok(Some(events::Event::Transcript(_))) => {}
+            Ok(None) | Err(_) if caught_up => {
                 say("the hub has stopped");
                 return Ok(());
             }
+            Ok(None) => bail!("the hub stopped before the end of its log"),
             Err(error) => return Err(error),
-        };
-        let last = page.last;
-        printer.take(page.lines)?;
-        if last == after && !caught_up {
-            printer.release()?;
-            if !args.follow {
-                return Ok(());
-            }
-            caught_up = true;
         }
-        after = last;
     }
+}
+
+/// Reads what the stream left out because we printed too slowly.
+async fn left_out(client: &mut Client, missed: Missed) -> anyhow::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    let mut after = missed.after;
+    while after < missed.up_to {
+        let page = client.read_log(&ReadLog { after, limit: None, wait_ms: 0 }).await?;
+        if page.last == after {
+            break;
+        }
+        after = page.last;
+        lines.extend(page.lines.into_iter().filter(|line| line.commit <= missed.up_to));
+    }
+    Ok(lines)
 }
 
 /// Reads the log of a hub that is not running.

@@ -17,6 +17,7 @@ mod driven_claude;
 mod driven_codex;
 mod driven_rules;
 mod errands;
+mod events;
 mod fuzz;
 mod held;
 mod history;
