@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
@@ -61,14 +62,36 @@ pub enum Error {
     Lost { stderr: String },
 }
 
-/// Runs a command as a process of our own, with our rights: for programs other than the hub.
-pub async fn run_here(command: Command) -> Result<Output, Error> {
-    command::run(command).await.map_err(|error| Error::NotStarted(error.to_string()))
+/// Runs commands, and handles files, in directories where agents work.
+pub trait Hands: fmt::Debug + Send + Sync {
+    /// Runs a command to its end. If this is given up, it is killed.
+    fn run(&self, command: Command) -> BoxFuture<'_, Result<Output, Error>>;
+
+    /// Handles a file at a path that others name. Returns what was read, if something was.
+    fn file(&self, task: FileTask) -> BoxFuture<'_, io::Result<Vec<u8>>>;
+
+    /// Ends what is left, for a hub that ends.
+    fn end(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Handles files as a process of our own, with our rights: for programs other than the hub.
-pub fn file_here(task: &FileTask) -> io::Result<Vec<u8>> {
-    files::perform(task)
+/// Our own hands: processes with our rights, for programs other than the hub.
+#[derive(Debug)]
+pub struct Own;
+
+impl Hands for Own {
+    fn run(&self, command: Command) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(async {
+            command::run(command).await.map_err(|error| Error::NotStarted(error.to_string()))
+        })
+    }
+
+    fn file(&self, task: FileTask) -> BoxFuture<'_, io::Result<Vec<u8>>> {
+        Box::pin(async move { files::perform(&task) })
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Has commands run, by a process that is started when it is needed.
@@ -80,6 +103,20 @@ pub struct Deputy {
     /// All that may not have ended yet.
     processes: Mutex<Vec<Process>>,
     room: Semaphore,
+}
+
+impl Hands for Deputy {
+    fn run(&self, command: Command) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(Self::run(self, command))
+    }
+
+    fn file(&self, task: FileTask) -> BoxFuture<'_, io::Result<Vec<u8>>> {
+        Box::pin(Self::file(self, task))
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Self::end(self))
+    }
 }
 
 impl fmt::Debug for Deputy {

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use teamster_agents::deputy::{self, Command, Deputy, FileTask, Output};
+use teamster_agents::deputy::{self, Command, Deputy, FileTask, Hands, Output, Own};
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launch::{Launch, Mask};
 use teamster_agents::launches::Launches;
@@ -97,14 +97,19 @@ pub fn supervisor(launcher: PathBuf, data: &Path) -> Supervisor {
 /// Runs commands in directories where agents work.
 #[derive(Debug, Clone)]
 pub struct Held {
-    deputy: Option<Arc<Deputy>>,
+    hands: Arc<dyn Hands>,
     programs: SystemPrograms,
 }
 
 impl Held {
     /// Runs them with our own rights: for a person, who could do so too.
     pub fn here() -> Self {
-        Self { deputy: None, programs: SystemPrograms::find(config::search_path()) }
+        Self::with(Arc::new(Own))
+    }
+
+    /// Has them run by these hands, where that is what counts.
+    pub fn with(hands: Arc<dyn Hands>) -> Self {
+        Self { hands, programs: SystemPrograms::find(config::search_path()) }
     }
 
     /// Has them held as agents are, and noted where the hub looks for what an earlier one left.
@@ -122,7 +127,7 @@ impl Held {
             guarded.keep(&mut launch);
             launch
         };
-        Self { deputy: Some(Arc::new(Deputy::new(supervisor, launch))), programs }
+        Self { hands: Arc::new(Deputy::new(supervisor, launch)), programs }
     }
 
     /// Returns the programs that the hub itself runs.
@@ -137,24 +142,16 @@ impl Held {
 
     /// Runs a command to its end. If this is given up, it is killed.
     pub async fn run(&self, command: Command) -> Result<Output, deputy::Error> {
-        match &self.deputy {
-            Some(deputy) => deputy.run(command).await,
-            None => deputy::run_here(command).await,
-        }
+        self.hands.run(command).await
     }
 
     /// Handles a file at a path that others name. Returns what was read, if something was.
     pub async fn file(&self, task: FileTask) -> std::io::Result<Vec<u8>> {
-        match &self.deputy {
-            Some(deputy) => deputy.file(task).await,
-            None => deputy::file_here(&task),
-        }
+        self.hands.file(task).await
     }
 
     /// Ends what is left of it, for a hub that ends.
     pub async fn end(&self) {
-        if let Some(deputy) = &self.deputy {
-            deputy.end().await;
-        }
+        self.hands.end().await;
     }
 }
