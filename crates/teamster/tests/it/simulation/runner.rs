@@ -1,4 +1,4 @@
-//! The hub's own runner, with everything around it played: `agents/` and `work/` as they are in the program, on an
+//! The hub's own runner and run driver, with everything around them played: `agents/` and `work/` as they are in the program, on an
 //! unreliable log, with programs that are scripted, die, hang, ask and spend, and with hubs that crash or stop in between.
 //!
 //! Programs speak the protocol that real ones do, over pipes in memory ([`program`]), on a machine that knows which of them
@@ -6,22 +6,26 @@
 //! hub has only the log, and the machine's list of programs that nobody saw end.
 
 mod ground;
+mod hands;
 mod judge;
 mod machine;
 mod people;
 mod program;
+mod runs;
 
 use std::sync::atomic::AtomicI64;
 
 use teamster_hub::agents::{self, Configured, Live, Queue, Runner};
 use teamster_hub::clock::Clock;
+use teamster_hub::held::Held;
 use teamster_hub::hub::{self, Opened, Parts, Snapshots};
 use teamster_hub::isolation::Standing;
 use teamster_hub::project::Project;
-use teamster_hub::work::Between;
+use teamster_hub::work::{self, Between, Work};
 use tokio::sync::Notify;
 
 use self::ground::Ground;
+use self::hands::Played;
 use self::judge::Seen;
 use self::machine::Machine;
 use self::people::People;
@@ -165,7 +169,8 @@ impl<'a> World<'a> {
             log: log.clone(),
             clock: clock.clone(),
             random: Box::new(move || random.roll()),
-            project: Project::new(self.ground.project()),
+            project: Project::new(self.ground.project())
+                .held_by(Held::with(Arc::new(Played::new(dice(self.seed, 700 + n))))),
             snapshots: Snapshots { every: u64::MAX, at_end: u64::MAX },
         };
         let opened = hub::start(parts, |_, _| ()).await;
@@ -238,25 +243,36 @@ impl<'a> World<'a> {
         let queue = Queue::new(handle.clone(), clock.clone(), configured.clone());
         let of_runs = Between::new(handle.clone(), clock.clone(), data);
         let of_runs = Arc::new(of_runs.map_err(|error| error.to_string())?);
+        let supervisor = Arc::new(machine::OnMachine(self.machine.clone()));
         let mut random = dice(self.seed, 400 + n);
         let runner = Runner::new(agents::Setup {
             hub: handle.clone(),
             log,
             clock: clock.clone(),
-            supervisor: Arc::new(machine::OnMachine(self.machine.clone())),
+            supervisor: supervisor.clone(),
             random: Box::new(move || random.roll()),
             guarded: ground.guarded.clone(),
             url: "http://127.0.0.1:1".into(),
-            configured,
+            configured: configured.clone(),
             live: Live::default(),
             queue,
-            of_runs,
+            of_runs: of_runs.clone(),
             standing: Standing::default(),
         });
         // A hub that cannot write its log does not start.
         let Ok(runner) = runner.await else { return Ok(End::Crashed) };
-        let stopper = runner.stopper();
+        let work = Work::new(work::Setup {
+            hub: handle.clone(),
+            supervisor,
+            data: data.clone(),
+            guarded: ground.guarded.clone(),
+            configured,
+            between: of_runs,
+        });
+        let work = work.map_err(|error| error.to_string())?;
+        let (agents_stop, work_stop) = (runner.stopper(), work.stopper());
         tokio::spawn(runner.run());
+        tokio::spawn(work.run());
         let all_done = async {
             self.people.act(handle, dice(self.seed, 500 + n)).await?;
             let watch = teamster_mcp::Hub::watch(handle, &teamster_core::topic::Topic::Agents);
@@ -274,7 +290,8 @@ impl<'a> World<'a> {
             }
             () = after(stops_after) => Ok(End::Stopped),
         };
-        if tokio::time::timeout(STOP_PATIENCE, stopper.stop()).await.is_err() {
+        let stop = async { tokio::join!(biased; work_stop.stop(), agents_stop.stop()) };
+        if tokio::time::timeout(STOP_PATIENCE, stop).await.is_err() {
             return Err("the hub did not end its agents in time".into());
         }
         self.machine.check_idle()?;

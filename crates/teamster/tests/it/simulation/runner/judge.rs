@@ -19,6 +19,8 @@ pub(super) struct Ended {
     answered: u64,
     resumed: u64,
     left: u64,
+    iterations: u64,
+    items: u64,
 }
 
 /// What all seeds came to.
@@ -36,13 +38,15 @@ impl Seen {
         all.answered += one.answered;
         all.resumed += one.resumed;
         all.left += one.left;
+        all.iterations += one.iterations;
+        all.items += one.items;
     }
 
     /// A simulation in which little happens proves little.
     pub(super) fn check(&self, seeds: u64) {
         let all = self.0.lock().expect("nobody panics with it");
-        let Ended { agents, completed, interrupted, parked, killed, answered, resumed, left } =
-            *all;
+        let Ended { agents, completed, interrupted, parked, killed, answered, resumed, .. } = *all;
+        let Ended { left, iterations, items, .. } = *all;
         for (what, n, at_least) in [
             ("drafted", agents, 5 * seeds),
             ("completed", completed, seeds),
@@ -52,6 +56,8 @@ impl Seen {
             ("answered", answered, seeds / 2),
             ("resumed", resumed, seeds / 2),
             ("left by a crash", left, seeds / 2),
+            ("in an iteration", iterations, 2 * seeds),
+            ("able to complete an item", items, seeds / 2),
         ] {
             assert!(n >= at_least, "hardly any agent was {what}: {all:?}");
         }
@@ -73,10 +79,12 @@ pub(super) fn judge(
     let (mut model, mut state, mut ended) = (Model::default(), State::default(), Ended::default());
     let mut settled: BTreeMap<QuestionId, question::How> = BTreeMap::new();
     let mut n_starts: BTreeMap<AgentId, u32> = BTreeMap::new();
+    let mut runs = runs::Model::default();
     for commit in commits {
         let body = Body::decode(&commit.body).map_err(|error| error.to_string())?;
         for record in body.records {
             model.take(&record, &state)?;
+            runs.take(&record, &state)?;
             state.apply(&record);
             model.compare(&state)?;
             for event in &record.events {
@@ -109,6 +117,9 @@ pub(super) fn judge(
             return Err(format!("{id} was told to have ended with {told:?}, not {outcome:?}"));
         }
     }
+    people.run.check(&state)?;
+    ended.iterations = runs.n_iterations();
+    ended.items = runs.n_completed();
     let ledger = machine.ledger(|ledger| ledger.clone());
     for agent in n_starts.keys().filter_map(|id| state.agents.get(id.as_str())) {
         let id = &agent.id;

@@ -13,6 +13,7 @@ use teamster_agents::started::{Running as Side, Started, Wanted};
 use teamster_agents::supervise::Supervise;
 use teamster_agents::supervisor::Error;
 use teamster_core::agent::{self, Agent, Phase};
+use teamster_core::iteration;
 use tokio::sync::Notify;
 
 use super::program::{Manner, Program};
@@ -134,6 +135,13 @@ impl Machine {
     pub(super) fn sees(&self, commit: &teamster_log::Commit) {
         let body = Body::decode(&commit.body).expect("our commits can be read");
         for event in body.records.iter().flat_map(|record| &record.events) {
+            if let Event::Run {
+                run,
+                what: run::Event::Iteration(iteration::Event::Ended { iteration, .. }),
+            } = event
+            {
+                self.check_iteration(run, *iteration);
+            }
             let Event::Agent(event) = event else { continue };
             let is_over = matches!(
                 event,
@@ -147,6 +155,17 @@ impl Machine {
             if let Some(of) = running.filter(|_| is_over) {
                 self.fault(format!("{of:?} still runs, and the hub says {event:?}"));
             }
+        }
+    }
+
+    /// An iteration is over when its agent is.
+    fn check_iteration(&self, run: &RunName, number: u32) {
+        let state = self.hub().state();
+        let mut open = state.runs.get(run).iterations.open();
+        let Some(open) = open.find(|open| open.number == number) else { return };
+        let is_live = self.inside().live.values().any(|of| of.agent == open.agent.as_str());
+        if is_live {
+            self.fault(format!("iteration {number} of {run} ends while {} runs", open.agent));
         }
     }
 

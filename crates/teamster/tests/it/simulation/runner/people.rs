@@ -6,6 +6,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{PrincipalName, question};
 use teamster_mcp::Hub as _;
 
+use super::runs::RunWanted;
 use super::*;
 
 const ERRANDS: u64 = 5;
@@ -15,6 +16,7 @@ const NEVER: Duration = Duration::from_secs(7 * 60 * 60);
 /// What people want and know, whichever hub runs.
 pub(super) struct People {
     pub(super) errands: Vec<Errand>,
+    pub(super) run: RunWanted,
     /// The answers that they were told are stored.
     pub(super) answered: Mutex<BTreeMap<QuestionId, String>>,
 }
@@ -104,16 +106,19 @@ impl People {
             killed_after: (dice.below(5) == 0).then(|| dice.millis(20_000)),
             known: Mutex::default(),
         };
-        Self { errands: (0..ERRANDS).map(errand).collect(), answered: Mutex::default() }
+        let errands = (0..ERRANDS).map(errand).collect();
+        Self { errands, run: RunWanted::drawn(&mut dice), answered: Mutex::default() }
     }
 
     /// Does what is still to be done; returns when all that they want has ended.
     pub(super) async fn act(&self, handle: &Handle, mut dice: Dice) -> Result<(), String> {
         let answers = self.answer_questions(handle, Dice(dice.roll()));
         let errands = self.errands.iter().map(|errand| errand.run(handle, Dice(dice.roll())));
+        let errands = futures_util::future::try_join_all(errands);
+        let run = self.run.have_done(handle, Dice(dice.roll()));
         tokio::select! {
             biased;
-            all = futures_util::future::try_join_all(errands) => all.map(drop),
+            all = async { tokio::try_join!(biased; errands, run) } => all.map(drop),
             fault = answers => Err(fault),
         }
     }
@@ -150,7 +155,7 @@ impl People {
 }
 
 /// Asks for something until the answer comes. Some answers are not waited for.
-async fn until_told(
+pub(super) async fn until_told(
     handle: &Handle,
     command: &Command,
     key: Option<Key>,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 use teamster_agents::launch::How;
 use teamster_core::agent::{Agent, Phase};
+use teamster_core::iteration;
 use teamster_core::question;
 use teamster_core::topic::Topic;
 use teamster_hub::secret;
@@ -114,7 +115,8 @@ impl Pipes {
                 false => std::future::pending().await,
             };
         };
-        let message: Value = serde_json::from_str(&line).expect("the hub speaks JSON");
+        // The hub may close its side in the middle of a line, which is the last one then.
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { return Ok(()) };
         match (message["method"].as_str(), message["id"].as_str()) {
             (Some("session/cancel"), _) => self.is_cancelled = true,
             (Some(_), _) => self.requests.push_back(message),
@@ -268,7 +270,11 @@ impl Program {
         if !agent.has_open_turn {
             self.fault("is prompted, and the log does not say that a turn has begun".into());
         }
-        if !text.contains(&*agent.draft.prompt) {
+        let task = match agent.draft.run {
+            Some(_) => runs::SPEC,
+            None => &*agent.draft.prompt,
+        };
+        if !text.contains(task) {
             self.fault(format!("is not told its task: {text}"));
         }
     }
@@ -281,6 +287,12 @@ impl Program {
         let n_steps = self.dice.below(6);
         for _ in 0..n_steps {
             self.step(pipes).await?;
+            if pipes.is_cancelled {
+                return self.cancelled(pipes, prompt).await;
+            }
+        }
+        if self.machine.agent(&self.of).is_some_and(|agent| agent.draft.run.is_some()) {
+            self.work_on_run(pipes).await?;
             if pipes.is_cancelled {
                 return self.cancelled(pipes, prompt).await;
             }
@@ -458,24 +470,74 @@ impl Program {
         }
     }
 
-    /// Has others work, and waits for them or not.
-    async fn draft(&mut self, pipes: &mut Pipes) -> Step<()> {
-        let hub = self.machine.hub();
-        let state = hub.state();
-        let Some(token) = state.tokens.by_secret(&secret::hash(&self.secret)) else {
-            let agent = self.machine.agent(&self.of);
-            if agent.is_some_and(|agent| is_running(&agent)) {
-                self.fault("runs, and its token is not known".into());
-            }
-            return Ok(());
-        };
-        let caller = Caller::of(token);
+    /// Returns who it is to the hub, unless its token has ended with its agent.
+    fn caller(&self) -> Option<Caller> {
+        let state = self.machine.hub().state();
+        if let Some(token) = state.tokens.by_secret(&secret::hash(&self.secret)) {
+            return Some(Caller::of(token));
+        }
+        let agent = self.machine.agent(&self.of);
+        if agent.is_some_and(|agent| is_running(&agent)) {
+            self.fault("runs, and its token is not known".into());
+        }
+        None
+    }
+
+    /// Calls the hub as its agent does. Returns nothing if that is refused, or the answer is not heard.
+    async fn submit(&mut self, pipes: &mut Pipes, command: Command) -> Step<Option<Done>> {
+        let Some(caller) = self.caller() else { return Ok(None) };
         self.n_calls += 1;
         let key = format!("{}-{}", self.launch, self.n_calls);
         let key = Key::new(&key, 1).expect("it is a key");
+        let hub = self.machine.hub();
+        let told = pipes.until(hub.submit(caller, command, Some(key))).await?;
+        Ok(told.and_then(Result::ok))
+    }
+
+    /// Does what an iteration is for: plans, or takes an item and completes it, mostly.
+    async fn work_on_run(&mut self, pipes: &mut Pipes) -> Step<()> {
+        let Some(agent) = self.machine.agent(&self.of) else { return Ok(()) };
+        let Some(run) = agent.draft.run.clone() else { return Ok(()) };
+        let state = self.machine.hub().state();
+        let Some(open) = state.runs.get(&run).iterations.of(&agent.id.principal()).cloned() else {
+            self.fault("works on a run, and the log has no iteration of it".into());
+            return Ok(());
+        };
+        let in_run = |what| Command::Run { run: run.clone(), what };
+        if open.plans {
+            let item =
+                |n| item::NewItem { content: format!("item {n}"), status: None, priority: None };
+            let items = (0..1 + self.dice.below(3)).map(item).collect();
+            let add = in_run(run::Command::Item(item::Command::Add(items)));
+            self.submit(pipes, add).await?;
+        } else {
+            let claim = in_run(run::Command::Item(item::Command::Claim));
+            let claimed = self.submit(pipes, claim).await?;
+            self.pause(pipes, 3_000).await?;
+            let claimed = claimed.and_then(|done| runs::claimed(&done)).or(open.item);
+            if let Some(id) = claimed.filter(|_| self.dice.below(6) > 0) {
+                let status = Some(item::Status::Completed);
+                let (item, priority, depends_on) = (id.to_string(), None, None);
+                let update = item::Command::Update { item, status, priority, depends_on };
+                self.submit(pipes, in_run(run::Command::Item(update))).await?;
+            }
+        }
+        let text = format!("summary by {}", self.launch);
+        let summary = run::Command::Iteration(iteration::Command::Summarise { text });
+        self.submit(pipes, in_run(summary)).await?;
+        if !open.plans && self.dice.below(3) > 0 {
+            self.submit(pipes, in_run(run::Command::Complete)).await?;
+        }
+        Ok(())
+    }
+
+    /// Has others work, and waits for them or not.
+    async fn draft(&mut self, pipes: &mut Pipes) -> Step<()> {
+        let hub = self.machine.hub();
+        let Some(caller) = self.caller() else { return Ok(()) };
         let draft = draft("hand", &format!("help {}", self.launch), hub.directory());
-        let told = pipes.until(hub.submit(caller.clone(), draft, Some(key))).await?;
-        let Some(child) = told.and_then(|told| drafted(&told.ok()?)) else { return Ok(()) };
+        let told = self.submit(pipes, draft).await?;
+        let Some(child) = told.and_then(|told| drafted(&told)) else { return Ok(()) };
         if self.dice.below(2) == 0 {
             return Ok(());
         }
