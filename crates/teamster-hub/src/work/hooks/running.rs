@@ -294,13 +294,15 @@ impl Hooks {
             }
             let started = tokio::select! {
                 biased;
-                () = stop.cancelled() => break,
-                started = starter.start(values.variables(event), hook, directory) => started,
+                () = stop.cancelled() => None,
+                started = starter.start(values.variables(event), hook, directory) => Some(started),
             };
             let mut printed = Printed::default();
             let how = match started {
-                Ok(started) => until_ended(started, hook, &mut printed, stop).await,
-                Err(why) => How::NotStarted(why),
+                Some(Ok(started)) => until_ended(started, hook, &mut printed, stop).await,
+                Some(Err(why)) => How::NotStarted(why),
+                // Its program may run already, though its launcher has not said so yet.
+                None => How::Stopped,
             };
             let (output, is_cut) = printed.text();
             ran.push(Ran {
