@@ -12,6 +12,7 @@ use teamster_hub::config::DataFiles;
 use teamster_hub::held::{Guarded, Held};
 use tempfile::TempDir;
 
+use crate::appearing::until_exists;
 use crate::hub::program;
 use crate::launcher::offered;
 use crate::unattended::until_said;
@@ -350,11 +351,8 @@ fn of_a_command_under_way_nothing_is_left_when_the_hub_is_killed() {
     let mut run = project.world.hub.command();
     run.args(args).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut run = run.spawn().expect("it starts");
-    let until = (0..3_000).find(|_| {
-        std::thread::sleep(Duration::from_millis(20));
-        !marked(&mark).is_empty()
-    });
-    assert!(until.is_some(), "the filter is not run");
+    until_exists(Path::new(&up), || project.world.hub.ok(&["log"]));
+    assert!(!marked(&mark).is_empty(), "the control: the filter is seen while it runs");
     run.kill().expect("it runs");
     run.wait().expect("it ends");
     project.world.crash_and_start_again();

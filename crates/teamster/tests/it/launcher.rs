@@ -31,7 +31,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::OnceCell;
 
 use crate::hub::{DEADLINE, program};
-use crate::simulation::number;
+use crate::optional::Optional;
 
 /// Those that hold their processes.
 const STRONG: &[Isolation] = &[Isolation::Namespaces, Isolation::Subreaper];
@@ -44,7 +44,7 @@ pub(crate) async fn offered(wanted: &[Isolation]) -> Vec<Isolation> {
     let mut wanted = wanted.to_vec();
     if let Err(failure) = &probe.namespaces {
         println!("launcher: not tried with namespaces: {failure}");
-        assert!(number("TEAMSTER_REQUIRE_NAMESPACES").is_none(), "namespaces are required");
+        Optional::Namespaces.is_usable(false);
         wanted.retain(|isolation| *isolation != Isolation::Namespaces);
     }
     wanted

@@ -2,6 +2,7 @@
 
 mod agents;
 mod api;
+mod appearing;
 mod bad_input;
 mod cli;
 mod configuration;
@@ -34,6 +35,7 @@ mod lost_writes;
 mod mixed_team;
 mod normal;
 mod operators;
+mod optional;
 mod power_loss;
 mod real_agents;
 mod real_seeds;

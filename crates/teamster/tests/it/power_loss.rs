@@ -13,7 +13,7 @@
 )]
 
 mod disk;
-mod trace;
+pub(crate) mod trace;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +33,7 @@ use crate::history::{Fault, Operation, Outcome, Shown, check, tell};
 use crate::hub::{Hub, command, ended};
 use crate::in_process::Dice;
 use crate::load::{Clients, Habit};
+use crate::optional::Optional;
 use crate::simulation::number;
 
 /// As many states as `cargo test` tries of each program, and of each control.
@@ -500,12 +501,7 @@ impl Found {
 }
 
 fn can_trace() -> bool {
-    let possible = trace::is_possible();
-    if !possible {
-        println!("power: SKIPPED: strace is not installed, or may not trace here");
-    }
-    assert!(possible || number("TEAMSTER_REQUIRE_STRACE").is_none(), "strace is required");
-    possible
+    Optional::Strace.is_usable(trace::is_possible())
 }
 
 fn number_of_states() -> u64 {

@@ -4,7 +4,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
-    clippy::print_stderr,
     reason = "the other machine's programs are started bare, and a broken fixture should panic"
 )]
 
@@ -21,9 +20,9 @@ use tempfile::TempDir;
 use crate::agents::World;
 use crate::hub::program;
 use crate::launcher::orphans::{marked, wait_for_ends};
+use crate::optional::Optional;
 use crate::real_agents::find;
 use crate::scripted_model::{Script, ScriptedModel, Step};
-use crate::simulation::number;
 use crate::unattended::until_said;
 
 const SSHD: &str = "/usr/sbin/sshd";
@@ -40,9 +39,8 @@ struct Machine {
 impl Machine {
     /// Starts one, if there is an sshd.
     fn start() -> Option<Self> {
-        if !Path::new(SSHD).exists() || !Path::new("/usr/bin/ssh-keygen").exists() {
-            assert!(number("TEAMSTER_REQUIRE_SSHD").is_none(), "sshd is required");
-            eprintln!("remote: SKIPPED: OpenSSH is not installed");
+        let found = Path::new(SSHD).exists() && Path::new("/usr/bin/ssh-keygen").exists();
+        if !Optional::Sshd.is_usable(found) {
             return None;
         }
         // Without it an sshd of root does not start; services make it when the machine does.

@@ -256,12 +256,7 @@ impl Life {
     /// Lets the run come to its end, and checks all of it.
     async fn end(&self) -> usize {
         let project = &self.project;
-        until_said(&project.world, "is worked off");
-        let since = Instant::now();
-        while project.view("SPEC")["phase"] == "working" {
-            assert!(since.elapsed() < DEADLINE, "{}", project.world.hub.ok(&["log"]));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until_said(&project.world, "no longer worked on");
         let hub = &project.world.hub;
         // What ends the hub again and again may be the run itself, so it is a person who goes on with it.
         if project.view("SPEC")["phase"] == "failed" {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::appearing::until_exists;
 use crate::run_workers::last_view;
 use crate::unattended::until_said;
 use crate::work::{Project, TEMPLATE, said};
@@ -112,9 +113,7 @@ fn a_check_is_cut_short_by_who_stops_the_run_at_once() {
     let check = format!("sh -c 'touch {began}; sleep 1000'");
     std::thread::scope(|scope| {
         let run = scope.spawn(|| project.run(&["--workers", "2", "--check", &check, "--json"]));
-        while !Path::new(&began).exists() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        until_exists(Path::new(&began), || project.world.hub.ok(&["log"]));
         project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
         let output = run.join().expect("it ends");
         assert_eq!(output.status.code(), Some(5), "{}", said(&output));

@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::appearing::until_exists;
 use crate::unattended::until_said;
 use crate::work::{Project, said};
 
@@ -241,9 +242,7 @@ fn a_check_that_is_cut_off_is_made_again() {
     run.args(["run", &spec, "--headless", "--template", &template, "--workers", "2", "--dir"]);
     run.arg(&project.path).args(["--check", &check]);
     let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    while !waits.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until_exists(&waits, || project.world.hub.ok(&["log"]));
     project.world.hub.end(rustix::process::Signal::TERM);
     project.write_aside("check.sh.go", "");
     project.world.start_again();

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::hub::DEADLINE;
+use crate::appearing::until_exists;
 use crate::launcher::orphans::wait_for_ends;
 use crate::unattended::until_said;
 use crate::work::{Project, said};
@@ -106,11 +106,7 @@ fn prepared(how: How, project: Project) -> Project {
 
 /// Waits until a file beside the project is there.
 fn until_there(project: &Project, name: &str) {
-    let since = std::time::Instant::now();
-    while !project.world.home.path().join(name).exists() {
-        assert!(since.elapsed() < DEADLINE, "{}", project.world.hub.ok(&["log"]));
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until_exists(&project.world.home.path().join(name), || project.world.hub.ok(&["log"]));
 }
 
 /// Returns the processes of a hub's agents, and their launchers.

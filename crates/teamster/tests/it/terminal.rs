@@ -3,12 +3,13 @@
 #![expect(
     clippy::expect_used,
     clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a broken fixture should panic; tmux is no agent, and what is required is the tester's to say"
+    reason = "a broken fixture should panic, and tmux is no agent"
 )]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::optional::Optional;
 
 /// A terminal of 80 by 24 with a shell in it.
 pub(crate) struct Terminal {
@@ -74,10 +75,5 @@ impl Drop for Terminal {
 }
 
 pub(crate) fn has_tmux() -> bool {
-    let has = std::process::Command::new("tmux").arg("-V").output().is_ok();
-    if !has {
-        println!("what a whole terminal shows: SKIPPED: tmux is not installed");
-    }
-    assert!(has || std::env::var("TEAMSTER_REQUIRE_TMUX").is_err(), "tmux is required");
-    has
+    Optional::Tmux.is_usable(std::process::Command::new("tmux").arg("-V").output().is_ok())
 }

@@ -19,6 +19,8 @@ use super::{believing_everything, faults_after, setting, tally};
 use crate::history::{Fault, History, Outcome, tell};
 use crate::hub::{Hub, Mcp, command, program};
 use crate::in_process::Dice;
+use crate::optional::Optional;
+use crate::power_loss::trace;
 
 /// As long as `cargo test` tries.
 const SECONDS: u64 = 20;
@@ -180,9 +182,8 @@ fn injections(places: &BTreeMap<&'static str, u32>, dice: &mut Dice) -> Vec<Inje
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_failing_write_or_sync_makes_a_false_acknowledgement() {
-    if !Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        assert!(setting("TEAMSTER_REQUIRE_STRACE").is_none(), "strace is required");
-        return println!("SKIPPED: strace is not installed");
+    if !Optional::Strace.is_usable(trace::is_possible()) {
+        return;
     }
     let seconds = setting("TEAMSTER_FAULT_SECONDS").unwrap_or(SECONDS);
     let seed = setting("TEAMSTER_SEED").unwrap_or(1);

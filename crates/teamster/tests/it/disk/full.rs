@@ -15,6 +15,7 @@ use crate::history::{Fault, Outcome, tell};
 use crate::hub::{Hub, Mcp, command};
 use crate::in_process::Dice;
 use crate::load::{Clients, Habit};
+use crate::optional::Optional;
 
 /// A file system in memory, of a size that can be changed; gone when dropped.
 struct SmallDisk {
@@ -25,7 +26,8 @@ impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let disk = Self { directory: tempfile::tempdir().expect("a directory") };
         let options = format!("size={size}");
-        mount(&["-t", "tmpfs", "-o", &options, "teamster-test"], disk.path()).then_some(disk)
+        let mounted = mount(&["-t", "tmpfs", "-o", &options, "teamster-test"], disk.path());
+        Optional::Mounts.is_usable(mounted).then_some(disk)
     }
 
     fn resize(&self, size: &str) {
@@ -69,9 +71,7 @@ async fn reads_work(hub: &Hub, mcp: &mut Mcp) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_disk_is_full_callers_are_told_and_when_it_grows_writing_resumes() {
-    let Some(disk) = SmallDisk::mount("1500k") else {
-        return println!("SKIPPED: no file system can be mounted here");
-    };
+    let Some(disk) = SmallDisk::mount("1500k") else { return };
     let mut hub = Hub::start_in(&disk.data());
     let mut clients = Clients::new(&hub, Dice(1), Habit::Good);
     // Large notes make short work of the room that is left.
@@ -136,9 +136,7 @@ async fn when_the_disk_is_full_callers_are_told_and_when_it_grows_writing_resume
 
 #[tokio::test]
 async fn on_a_full_disk_the_hub_says_so_or_starts_and_later_it_starts() {
-    let Some(disk) = SmallDisk::mount("2m") else {
-        return println!("SKIPPED: no file system can be mounted here");
-    };
+    let Some(disk) = SmallDisk::mount("2m") else { return };
     let mut hub = Hub::start_in(&disk.data());
     let mut mcp = hub.modern(&hub.operator, "/mcp").await;
     add(&mut mcp, "kept").await;
@@ -166,9 +164,7 @@ async fn on_a_full_disk_the_hub_says_so_or_starts_and_later_it_starts() {
 /// The controls: an operator is served meanwhile, and the agent is as soon as there is room.
 #[tokio::test]
 async fn what_is_left_of_a_disk_is_kept_for_operators() {
-    let Some(disk) = SmallDisk::mount("20m") else {
-        return println!("SKIPPED: no file system can be mounted here");
-    };
+    let Some(disk) = SmallDisk::mount("20m") else { return };
     let hub = Hub::start_in(&disk.data());
     let ann = hub.token("ann", "full");
     let mut mcp = hub.modern(&ann, "/mcp").await;

@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use teamster_agents::isolation::Isolation;
 use teamster_agents::launch::{How, Launch, Measure, Terminate};
@@ -93,7 +94,9 @@ pub(crate) fn wait_for_ends(pids: &[Pid]) {
         // What cannot be opened has ended.
         let Ok(process) = pidfd_open(*pid, PidfdFlags::empty()) else { continue };
         let deadline = Timespec::try_from(DEADLINE).expect("a deadline is a time");
-        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&deadline));
+        // The runtimes of other tests get signals of ended children.
+        let ended =
+            retry_on_intr(|| poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&deadline)));
         assert_eq!(ended, Ok(1), "process {pid:?} does not end");
     }
 }
