@@ -172,7 +172,7 @@ pub struct Errands {
     last: u32,
     kept: OrdMap<ErrandId, Arc<Errand>>,
     open: OrdSet<ErrandId>,
-    held: OrdMap<PrincipalName, Held>,
+    held: OrdMap<PrincipalName, OfPrincipal>,
     by_key: OrdMap<(PrincipalName, Arc<str>), ErrandId>,
     /// Those that are awaited by repeating the call, until their result was handed over.
     repeatable: OrdMap<(PrincipalName, Place, u64), ErrandId>,
@@ -181,7 +181,7 @@ pub struct Errands {
 
 /// What one principal has here.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Held {
+struct OfPrincipal {
     ids: OrdSet<ErrandId>,
     n_open: usize,
     bytes: usize,

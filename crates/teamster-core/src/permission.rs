@@ -43,13 +43,13 @@ impl Permissions {
     }
 
     /// Returns whether a rule that holds back looks at what is in this call.
-    pub fn look_into(&self, asked: &Asked<'_>) -> bool {
+    pub fn look_into(&self, asked: &PermissionRequest<'_>) -> bool {
         let mut patterns = self.deny.iter().chain(&self.ask);
         patterns.any(|pattern| pattern.target().is_some() && pattern.may_mean_tool(asked))
     }
 
     /// Decides a request.
-    pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
+    pub fn verdict(&self, asked: &PermissionRequest<'_>) -> Verdict {
         let denies = |pattern: &Pattern| match asked.ours {
             Ours::No | Ours::ByName => pattern.matches(asked),
             // Rules for kinds and for everything mean the tools of others.
@@ -100,7 +100,7 @@ pub enum Ours {
 
 /// What a program asks permission for. A rule that allows looks at what is certain, a rule that holds back at all of it.
 #[derive(Debug, Clone, Default)]
-pub struct Asked<'a> {
+pub struct PermissionRequest<'a> {
     /// What the tool is called; empty if that is not certain.
     pub name: &'a str,
     /// What it may be called as well.
@@ -145,26 +145,26 @@ impl Pattern {
         split(&self.0).1
     }
 
-    fn matches(&self, asked: &Asked<'_>) -> bool {
+    fn matches(&self, asked: &PermissionRequest<'_>) -> bool {
         let mut all = asked.targets.iter().chain(&asked.texts);
         let any = |wanted: &str| all.any(|text| glob(wanted, text));
         self.may_mean_tool(asked) && self.target().is_none_or(any)
     }
 
     /// Returns whether it means the tool for certain.
-    fn means_tool(&self, asked: &Asked<'_>) -> bool {
+    fn means_tool(&self, asked: &PermissionRequest<'_>) -> bool {
         let (tool, _) = split(&self.0);
         glob(tool, asked.name) || glob(tool, asked.kind)
     }
 
-    fn may_mean_tool(&self, asked: &Asked<'_>) -> bool {
+    fn may_mean_tool(&self, asked: &PermissionRequest<'_>) -> bool {
         let (tool, _) = split(&self.0);
         let mut others = asked.aliases.iter().chain(&asked.kinds);
         self.means_tool(asked) || others.any(|other| glob(tool, other))
     }
 
     /// Returns whether it has a part of the tool's own name, not only stars.
-    fn names(&self, asked: &Asked<'_>) -> bool {
+    fn names(&self, asked: &PermissionRequest<'_>) -> bool {
         let (tool, _) = split(&self.0);
         let mut names = std::iter::once(&asked.name).chain(&asked.aliases);
         tool.contains(|c| c != '*') && names.any(|name| glob(tool, name))
@@ -221,13 +221,13 @@ mod tests {
     }
 
     fn check(permissions: &Permissions, tool: &str, kind: &str, target: &str, expected: Verdict) {
-        let asked = Asked {
+        let asked = PermissionRequest {
             name: tool,
             kind,
             targets: vec![target],
             texts: vec!["a remark"],
             ours: if tool == "ours" { Ours::Surely } else { Ours::No },
-            ..Asked::default()
+            ..PermissionRequest::default()
         };
         assert_eq!(permissions.verdict(&asked), expected, "{tool} {kind} {target}");
     }
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn our_own_tools_are_never_asked_about_and_denied_only_by_name() {
         use Verdict::{Allow, Deny};
-        let asked = |ours| Asked {
+        let asked = |ours| PermissionRequest {
             name: "teamster_task-add",
             kind: "other",
             texts: vec!["curl"],
             ours,
-            ..Asked::default()
+            ..PermissionRequest::default()
         };
         for (deny, ask, surely, by_name) in [
             ("x", "*", Allow, Allow),
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn what_is_only_possible_holds_back_and_allows_nothing() {
         use Verdict::{Allow, Ask, Deny};
-        let asked = Asked {
+        let asked = PermissionRequest {
             name: "",
             aliases: vec!["shell"],
             kind: "other",

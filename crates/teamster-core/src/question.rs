@@ -36,7 +36,7 @@ pub struct Choice {
 
 /// What an agent wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct NewQuestion {
     /// The agent that waits for the answer, and which start of it.
     pub agent: AgentId,
     pub incarnation: u32,
@@ -74,7 +74,7 @@ pub enum How {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     pub id: QuestionId,
-    pub asked: Asked,
+    pub asked: NewQuestion,
     pub asked_at: Timestamp,
     pub settled: Option<Settled>,
 }
@@ -92,7 +92,7 @@ impl Question {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    Ask(Asked),
+    Ask(NewQuestion),
     Answer {
         which: String,
         word: String,
@@ -109,7 +109,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    Asked { id: QuestionId, asked: Asked },
+    Asked { id: QuestionId, asked: NewQuestion },
     Settled { id: QuestionId, agent: AgentId, how: How },
 }
 
@@ -202,7 +202,7 @@ impl Questions {
                 if asked.choices.len() > CHOICES_MAX || !has_default {
                     return Err(Refusal::Choices);
                 }
-                let asked = Asked {
+                let asked = NewQuestion {
                     title: text::beginning(&asked.title, TITLE_BYTES_MAX),
                     payload: text::beginning(&asked.payload, PAYLOAD_BYTES_MAX),
                     ..asked.clone()
@@ -301,7 +301,7 @@ fn settled(question: &Question, how: How) -> Event {
 
 impl How {
     /// Tells it in words.
-    pub fn told(&self, asked: &Asked) -> String {
+    pub fn told(&self, asked: &NewQuestion) -> String {
         match self {
             Self::Answered { word, note: None } => format!("answered {word:?}"),
             Self::Answered { word, note: Some(note) } => format!("answered {word:?} ({note})"),

@@ -96,12 +96,12 @@ pub fn supervisor(launcher: PathBuf, data: &Path) -> Supervisor {
 
 /// Runs commands in directories where agents work.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct Confined {
     hands: Arc<dyn Hands>,
     programs: SystemPrograms,
 }
 
-impl Held {
+impl Confined {
     /// Runs them with our own rights: for a person, who could do so too.
     pub fn here() -> Self {
         Self::with(Arc::new(Own))

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::held::Held;
+use crate::held::Confined;
 
 /// The directory that `teamster up` was given.
 #[derive(Debug, Clone)]
 pub struct Project {
     directory: PathBuf,
-    held: Held,
+    held: Confined,
 }
 
 /// git answers in milliseconds; a repository on a dead network disk must not hold a call up.
@@ -17,15 +17,15 @@ const GIT_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Project {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), held: Held::here() }
+        Self { directory: directory.into(), held: Confined::here() }
     }
 
     /// Has commands in it, and wherever else agents work, run by this.
-    pub fn held_by(self, held: Held) -> Self {
+    pub fn held_by(self, held: Confined) -> Self {
         Self { held, ..self }
     }
 
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &Confined {
         &self.held
     }
 

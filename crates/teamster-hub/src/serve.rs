@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::api::{self, Api};
 use crate::clock::SystemClock;
 use crate::config::{self, DataFiles, write_private};
-use crate::held::{self, Guarded, Held};
+use crate::held::{self, Confined, Guarded};
 use crate::hub::{self, Handle, Opened, Parts, Snapshots};
 use crate::isolation::Standing;
 use crate::listen::{self, Connections, Limits};
@@ -70,7 +70,7 @@ pub async fn run(
     let state = config::state_root().ok();
     let guarded = Guarded::new(&data, state.as_deref(), configuration.sources.user.as_deref())
         .context("the data directory cannot be hidden from agents")?;
-    let held = Held::by(&data, guarded.clone())?;
+    let held = Confined::by(&data, guarded.clone())?;
     let project = project.held_by(held.clone());
     let listener = bind(&data, listen).await?;
     let address = listener.local_addr()?;

@@ -87,7 +87,7 @@ impl Call<'_> {
     }
 
     /// Returns records of an agent's transcript, oldest first.
-    pub(crate) async fn records(&self, asked: hub::Asked) -> Result<Vec<Value>, ToolError> {
+    pub(crate) async fn records(&self, asked: hub::RecordsQuery) -> Result<Vec<Value>, ToolError> {
         self.hub.records(asked).await.map_err(ToolError::new)
     }
 

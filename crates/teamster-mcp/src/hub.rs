@@ -40,7 +40,7 @@ pub trait Nodes: Send + Sync {
     fn live(&self, agent: &AgentId) -> BoxFuture<'_, Live>;
 
     /// Returns records of an agent's transcript, oldest first.
-    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>>;
+    fn records(&self, asked: RecordsQuery) -> BoxFuture<'_, Result<Vec<Value>, String>>;
 
     /// Returns the current commit of the project the hub was started in, if it has one.
     fn project_commit(&self) -> BoxFuture<'_, Option<String>>;
@@ -76,10 +76,10 @@ pub trait Hub: Nodes + 'static {
     fn watch(&self, topic: &Topic) -> Watch;
 
     /// Notes that a caller does nothing but wait, for as long as what is returned is held.
-    fn waits(&self, caller: &Caller) -> Waits;
+    fn waits(&self, caller: &Caller) -> WaitGuard;
 
     /// Lets others work in the caller's directory while it waits for them.
-    fn steps_aside(&self, caller: &Caller) -> Aside;
+    fn steps_aside(&self, caller: &Caller) -> LeftDirectory;
 
     /// Notes that a caller waits for the answer to a message. If what is returned is dropped before
     /// [`Listens::has_heard`], the answer is brought to it in another way.
@@ -94,7 +94,7 @@ pub trait Hub: Nodes + 'static {
 
 /// Which records are asked for: the newest of a piece of an agent's transcript.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordsQuery {
     pub agent: AgentId,
     pub after: u64,
     /// Without it, to the end.
@@ -104,11 +104,11 @@ pub struct Asked {
 }
 
 /// Held for as long as somebody waits; what is in it is dropped then.
-pub struct Waits(
+pub struct WaitGuard(
     #[expect(dead_code, reason = "it is there to be dropped")] Option<Box<dyn Send + Sync>>,
 );
 
-impl Waits {
+impl WaitGuard {
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self(Some(Box::new(held)))
     }
@@ -120,14 +120,14 @@ impl Waits {
 }
 
 /// Somebody who waits and has left its directory to others.
-pub struct Aside(Option<Box<dyn StepsBack>>);
+pub struct LeftDirectory(Option<Box<dyn StepsBack>>);
 
 /// Has the directory again, or waits for it.
 pub trait StepsBack: Send {
     fn back(self: Box<Self>, at_most: Duration) -> BoxFuture<'static, ()>;
 }
 
-impl Aside {
+impl LeftDirectory {
     pub fn new(left: impl StepsBack + 'static) -> Self {
         Self(Some(Box::new(left)))
     }

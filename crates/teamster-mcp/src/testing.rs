@@ -89,16 +89,16 @@ impl Hub for TestHub {
         Watch::new(self.changed.clone())
     }
 
-    fn waits(&self, _caller: &Caller) -> crate::hub::Waits {
-        crate::hub::Waits::unnoticed()
+    fn waits(&self, _caller: &Caller) -> crate::hub::WaitGuard {
+        crate::hub::WaitGuard::unnoticed()
     }
 
     fn ends(&self) -> BoxFuture<'_, ()> {
         std::future::pending().boxed()
     }
 
-    fn steps_aside(&self, _caller: &Caller) -> crate::hub::Aside {
-        crate::hub::Aside::nowhere()
+    fn steps_aside(&self, _caller: &Caller) -> crate::hub::LeftDirectory {
+        crate::hub::LeftDirectory::nowhere()
     }
 
     fn listens(&self, tell: teamster_core::ids::TellId) -> crate::hub::Listens {
@@ -117,7 +117,7 @@ impl crate::hub::Nodes for TestHub {
 
     fn records(
         &self,
-        _asked: crate::hub::Asked,
+        _asked: crate::hub::RecordsQuery,
     ) -> BoxFuture<'_, Result<Vec<serde_json::Value>, String>> {
         std::future::ready(Ok(Vec::new())).boxed()
     }

@@ -51,7 +51,7 @@ pub struct Acp {
     /// Whether our MCP servers are given to it as commands.
     over_stdio: bool,
     /// The one request that is not answered yet. There is never a second one.
-    asked: Option<(u64, Asked)>,
+    asked: Option<(u64, Awaited)>,
     n_asked: u64,
     cancelled: bool,
     /// The last it said is that its turn failed.
@@ -72,7 +72,7 @@ pub struct Acp {
 }
 
 #[derive(Debug)]
-enum Asked {
+enum Awaited {
     Initialize,
     /// Logging in by this method.
     Authenticate(String),
@@ -101,7 +101,7 @@ impl Driver for Acp {
         self.counter = Counter::new(begin.reports);
         let us = Implementation::new("teamster", env!("CARGO_PKG_VERSION"));
         let params = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
-        self.ask(Asked::Initialize, AGENT_METHOD_NAMES.initialize, &params, out);
+        self.ask(Awaited::Initialize, AGENT_METHOD_NAMES.initialize, &params, out);
     }
 
     fn prompt(&mut self, text: &str, out: &mut Out) {
@@ -111,7 +111,7 @@ impl Driver for Acp {
         self.counter.begin_turn();
         let blocks = vec![ContentBlock::from(text)];
         let params = PromptRequest::new(self.started.session.clone(), blocks);
-        self.ask(Asked::Prompt, AGENT_METHOD_NAMES.session_prompt, &params, out);
+        self.ask(Awaited::Prompt, AGENT_METHOD_NAMES.session_prompt, &params, out);
     }
 
     fn cancel(&mut self, out: &mut Out) {
@@ -154,7 +154,7 @@ impl Driver for Acp {
 
 /// The handshake: initialize, then a session, then its model.
 impl Acp {
-    fn ask(&mut self, asked: Asked, method: &str, params: &impl Serialize, out: &mut Out) {
+    fn ask(&mut self, asked: Awaited, method: &str, params: &impl Serialize, out: &mut Out) {
         self.n_asked += 1;
         self.asked = Some((self.n_asked, asked));
         out.send(&json_rpc::request(self.n_asked, method, params));
@@ -165,34 +165,34 @@ impl Acp {
             return out.trouble(format!("an answer to {id}, which was not asked"));
         };
         match (asked, outcome) {
-            (Asked::Initialize, Ok(result)) => self.initialized(result, out),
-            (Asked::Resume | Asked::New, Err(failure))
+            (Awaited::Initialize, Ok(result)) => self.initialized(result, out),
+            (Awaited::Resume | Awaited::New, Err(failure))
                 if login::is_missing(&failure) && self.login.has_method() =>
             {
                 self.authenticate(out);
             }
-            (Asked::Authenticate(_), Ok(_)) => self.begin_session(out),
-            (Asked::Authenticate(method), Err(failure)) => {
+            (Awaited::Authenticate(_), Ok(_)) => self.begin_session(out),
+            (Awaited::Authenticate(method), Err(failure)) => {
                 not_started(format!("it does not log in by {method}: {failure}"), out);
             }
-            (Asked::New, Ok(result)) => self.opened(result, false, out),
-            (Asked::Resume, Ok(result)) => self.opened(result, true, out),
-            (Asked::Resume, Err(failure)) => {
+            (Awaited::New, Ok(result)) => self.opened(result, false, out),
+            (Awaited::Resume, Ok(result)) => self.opened(result, true, out),
+            (Awaited::Resume, Err(failure)) => {
                 self.cannot_resume(format!("the session could not be resumed: {failure}"), out);
             }
-            (Asked::Initialize | Asked::New, Err(failure)) => {
+            (Awaited::Initialize | Awaited::New, Err(failure)) => {
                 not_started(self.login.explain(&failure), out);
             }
-            (Asked::Model(model), Ok(_)) => {
+            (Awaited::Model(model), Ok(_)) => {
                 self.started.model = Some(model);
                 self.start(out);
             }
-            (Asked::Model(model), Err(failure)) => {
+            (Awaited::Model(model), Err(failure)) => {
                 out.trouble(format!("the model {model} could not be chosen: {failure}"));
                 self.start(out);
             }
-            (Asked::Prompt, Ok(result)) => self.turn_ended(result, out),
-            (Asked::Prompt, Err(failure)) => self.turn_failed(&failure, out),
+            (Awaited::Prompt, Ok(result)) => self.turn_ended(result, out),
+            (Awaited::Prompt, Err(failure)) => self.turn_failed(&failure, out),
         }
     }
 
@@ -242,7 +242,7 @@ impl Acp {
     fn authenticate(&mut self, out: &mut Out) {
         let Some(method) = self.login.take_method() else { return };
         let params = AuthenticateRequest::new(method.clone());
-        self.ask(Asked::Authenticate(method), AGENT_METHOD_NAMES.authenticate, &params, out);
+        self.ask(Awaited::Authenticate(method), AGENT_METHOD_NAMES.authenticate, &params, out);
     }
 
     fn resume(&mut self, session: String, out: &mut Out) {
@@ -250,11 +250,11 @@ impl Acp {
         if self.can.load {
             let params =
                 LoadSessionRequest::new(session, directory).mcp_servers(self.mcp_servers());
-            self.ask(Asked::Resume, AGENT_METHOD_NAMES.session_load, &params, out);
+            self.ask(Awaited::Resume, AGENT_METHOD_NAMES.session_load, &params, out);
         } else if self.can.resume {
             let params =
                 ResumeSessionRequest::new(session, directory).mcp_servers(self.mcp_servers());
-            self.ask(Asked::Resume, AGENT_METHOD_NAMES.session_resume, &params, out);
+            self.ask(Awaited::Resume, AGENT_METHOD_NAMES.session_resume, &params, out);
         } else {
             self.cannot_resume("it cannot resume sessions".to_owned(), out);
         }
@@ -272,7 +272,7 @@ impl Acp {
     fn open(&mut self, out: &mut Out) {
         let params =
             NewSessionRequest::new(self.begin.directory.clone()).mcp_servers(self.mcp_servers());
-        self.ask(Asked::New, AGENT_METHOD_NAMES.session_new, &params, out);
+        self.ask(Awaited::New, AGENT_METHOD_NAMES.session_new, &params, out);
     }
 
     fn mcp_servers(&self) -> Vec<McpServer> {
@@ -324,7 +324,7 @@ impl Acp {
             return self.start(out);
         };
         match models.choose(&self.started.session, &wanted) {
-            Some((method, params)) => self.ask(Asked::Model(wanted), method, &params, out),
+            Some((method, params)) => self.ask(Awaited::Model(wanted), method, &params, out),
             None => {
                 out.trouble(format!("it does not offer the model {wanted}"));
                 self.start(out);

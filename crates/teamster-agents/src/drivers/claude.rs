@@ -52,7 +52,7 @@ pub struct Claude {
     /// What is known of the agent so far; said when it is complete.
     started: Started,
     /// The one request that is not answered yet, but for cancelling, whose answer is the end of the turn.
-    asked: Option<(u64, Asked)>,
+    asked: Option<(u64, Awaited)>,
     n_asked: u64,
     in_turn: bool,
     cancelled: bool,
@@ -82,7 +82,7 @@ const LOGIN_MISSING: &str =
     "it is not logged in; run `claude` and log in, or set ANTHROPIC_API_KEY";
 
 #[derive(Debug, Clone, Copy)]
-enum Asked {
+enum Awaited {
     Initialize,
     Settings,
 }
@@ -119,7 +119,7 @@ impl Driver for Claude {
         self.started.resumed = resumed.is_some();
         self.started.session = resumed.unwrap_or_else(|| new_session(begin.nonce));
         self.started.can_resume = true;
-        self.ask(Asked::Initialize, "initialize", out);
+        self.ask(Awaited::Initialize, "initialize", out);
     }
 
     fn prompt(&mut self, text: &str, out: &mut Out) {
@@ -196,7 +196,7 @@ impl Driver for Claude {
 
 /// The handshake: initialize, then the model in use.
 impl Claude {
-    fn ask(&mut self, asked: Asked, subtype: &str, out: &mut Out) {
+    fn ask(&mut self, asked: Awaited, subtype: &str, out: &mut Out) {
         let number = self.request(subtype, out);
         self.asked = Some((number, asked));
     }
@@ -222,7 +222,7 @@ impl Claude {
         };
         let answer = &answer["response"];
         match (asked, failure) {
-            (Asked::Initialize, None) => {
+            (Awaited::Initialize, None) => {
                 let version = word(&answer["claude_code_version"]);
                 self.started.program = (!version.is_empty()).then(|| Program {
                     name: "claude".to_owned(),
@@ -236,11 +236,11 @@ impl Claude {
                 let models = answer["models"].as_array().into_iter().flatten();
                 let models = models.filter_map(|model| name(&model["value"]));
                 self.started.models = models.take(MODELS_MAX).collect();
-                self.ask(Asked::Settings, "get_settings", out);
+                self.ask(Awaited::Settings, "get_settings", out);
             }
-            (Asked::Initialize, Some(failure)) => not_started(failure, out),
+            (Awaited::Initialize, Some(failure)) => not_started(failure, out),
             // Versions that do not tell are as good.
-            (Asked::Settings, _) => {
+            (Awaited::Settings, _) => {
                 self.started.model = name(&answer["applied"]["model"]);
                 out.event(Event::Started(self.started.clone()));
             }

@@ -75,7 +75,7 @@ pub struct Codex {
     /// What is known of the agent so far; said when it is complete.
     started: Started,
     /// The one request that is not answered yet, but for an interruption.
-    asked: Option<(u64, Asked)>,
+    asked: Option<(u64, Awaited)>,
     /// An interruption that is not answered yet; one that comes too late never is.
     interruption: Option<u64>,
     n_asked: u64,
@@ -90,7 +90,7 @@ pub struct Codex {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Awaited {
     Initialize,
     Account,
     Resume,
@@ -104,7 +104,7 @@ enum Turn {
     #[default]
     None,
     /// It is asked for. What is told now may still be of an earlier one, and it cannot be interrupted yet.
-    Asked {
+    Awaited {
         cancelled: bool,
     },
     UnderWay {
@@ -128,20 +128,20 @@ impl Driver for Codex {
             "optOutNotificationMethods": NOT_TOLD,
         });
         let params = json!({"clientInfo": us, "capabilities": capabilities});
-        self.ask(Asked::Initialize, "initialize", &params, out);
+        self.ask(Awaited::Initialize, "initialize", &params, out);
     }
 
     fn prompt(&mut self, text: &str, out: &mut Out) {
-        self.turn = Turn::Asked { cancelled: false };
+        self.turn = Turn::Awaited { cancelled: false };
         let input = json!([{"type": "text", "text": text}]);
         let params = json!({"threadId": self.started.session, "input": input});
-        self.ask(Asked::Turn, "turn/start", &params, out);
+        self.ask(Awaited::Turn, "turn/start", &params, out);
     }
 
     fn cancel(&mut self, out: &mut Out) {
         match &mut self.turn {
             Turn::None => {}
-            Turn::Asked { cancelled } => *cancelled = true,
+            Turn::Awaited { cancelled } => *cancelled = true,
             Turn::UnderWay { cancelled, .. } => {
                 *cancelled = true;
                 self.interrupt(out);
@@ -179,7 +179,7 @@ impl Codex {
         self.n_asked
     }
 
-    fn ask(&mut self, asked: Asked, method: &str, params: &impl Serialize, out: &mut Out) {
+    fn ask(&mut self, asked: Awaited, method: &str, params: &impl Serialize, out: &mut Out) {
         let id = self.send(method, params, out);
         self.asked = Some((id, asked));
     }
@@ -196,26 +196,26 @@ impl Codex {
             return out.trouble(format!("an answer to {id}, which was not asked"));
         };
         match (asked, outcome) {
-            (Asked::Initialize, Ok(_)) => {
+            (Awaited::Initialize, Ok(_)) => {
                 out.send(&json_rpc::notification("initialized", &Value::Null));
                 if self.begin.checks_login {
                     let params = json!({"refreshToken": false});
-                    self.ask(Asked::Account, "account/read", &params, out);
+                    self.ask(Awaited::Account, "account/read", &params, out);
                 } else {
                     self.begin_thread(out);
                 }
             }
             // Versions that do not know the question are as good.
-            (Asked::Account, outcome) => {
+            (Awaited::Account, outcome) => {
                 self.started.login_missing = outcome.ok().and_then(login_missing);
                 self.begin_thread(out);
             }
-            (Asked::New, Ok(result)) => self.opened(result, false, out),
-            (Asked::Resume, Ok(result)) => self.opened(result, true, out),
-            (Asked::Initialize | Asked::New, Err(failure)) => {
+            (Awaited::New, Ok(result)) => self.opened(result, false, out),
+            (Awaited::Resume, Ok(result)) => self.opened(result, true, out),
+            (Awaited::Initialize | Awaited::New, Err(failure)) => {
                 not_started(failure.to_string(), out);
             }
-            (Asked::Resume, Err(failure)) => {
+            (Awaited::Resume, Err(failure)) => {
                 let why = format!("the session could not be resumed: {failure}");
                 if self.begin.resume.take().is_some_and(|resume| resume.or_new) {
                     out.trouble(format!("{why}; this is a new session"));
@@ -225,8 +225,8 @@ impl Codex {
                 }
             }
             // Its end is told later.
-            (Asked::Turn, Ok(_)) => {}
-            (Asked::Turn, Err(failure)) => self.turn_failed(&failure.to_string(), out),
+            (Awaited::Turn, Ok(_)) => {}
+            (Awaited::Turn, Err(failure)) => self.turn_failed(&failure.to_string(), out),
         }
     }
 
@@ -239,7 +239,7 @@ impl Codex {
 
     fn open(&mut self, out: &mut Out) {
         let params = self.thread();
-        self.ask(Asked::New, "thread/start", &params, out);
+        self.ask(Awaited::New, "thread/start", &params, out);
     }
 
     fn resume(&mut self, session: &str, out: &mut Out) {
@@ -247,7 +247,7 @@ impl Codex {
         params.insert("threadId".to_owned(), json!(session));
         // What happened in it is known, and may be more than fits into a line.
         params.insert("excludeTurns".to_owned(), json!(true));
-        self.ask(Asked::Resume, "thread/resume", &params, out);
+        self.ask(Awaited::Resume, "thread/resume", &params, out);
     }
 
     /// Returns what a thread is to be like. Its sandbox is what Codex has for a directory that is trusted: there it may
@@ -385,7 +385,7 @@ impl Codex {
     }
 
     fn turn_started(&mut self, told: OfTurn<'_>, out: &mut Out) {
-        if let Turn::Asked { cancelled } = self.turn
+        if let Turn::Awaited { cancelled } = self.turn
             && self.is_ours(&told.thread_id)
             && told.turn.id.len() <= ID_BYTES_MAX
         {
@@ -476,7 +476,7 @@ impl Codex {
         let is_ours = self.is_ours(&thread_id);
         let in_turn = match &self.turn {
             Turn::UnderWay { id, .. } => !is_ours || *id == turn_id,
-            Turn::None | Turn::Asked { .. } => false,
+            Turn::None | Turn::Awaited { .. } => false,
         };
         self.counts.told(&thread_id, &token_usage, in_turn);
         let model = self.started.model.clone();
@@ -507,7 +507,7 @@ impl Codex {
     fn turn_completed(&mut self, told: OfTurn<'_>, out: &mut Out) {
         let (id, cancelled) = match &self.turn {
             Turn::UnderWay { id, cancelled } => (Some(id.as_str()), *cancelled),
-            Turn::Asked { cancelled } => (None, *cancelled),
+            Turn::Awaited { cancelled } => (None, *cancelled),
             Turn::None => return,
         };
         let is_other = id.is_some_and(|id| id != told.turn.id);
@@ -539,10 +539,10 @@ impl Codex {
         let message = clipped(message, MESSAGE_BYTES_MAX);
         match self.turn {
             Turn::None => {}
-            Turn::Asked { cancelled: true } | Turn::UnderWay { cancelled: true, .. } => {
+            Turn::Awaited { cancelled: true } | Turn::UnderWay { cancelled: true, .. } => {
                 self.end_turn(TurnEnd::Cancelled, out);
             }
-            Turn::Asked { .. } | Turn::UnderWay { .. } => {
+            Turn::Awaited { .. } | Turn::UnderWay { .. } => {
                 out.events.extend(usage_limit::recognise(&message));
                 self.end_turn(TurnEnd::Failed { message }, out);
             }

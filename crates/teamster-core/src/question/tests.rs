@@ -8,7 +8,7 @@ use crate::{Caller, Command as Any};
 
 pub(crate) fn ask(agent: &str, title: &str) -> Any {
     let choice = |word: &str, label: &str| Choice { word: word.into(), label: label.into() };
-    Any::Question(Command::Ask(Asked {
+    Any::Question(Command::Ask(NewQuestion {
         agent: id(agent),
         incarnation: 1,
         title: title.into(),

@@ -109,7 +109,7 @@ pub(super) async fn ask(
     let choices = choices(&role.permissions, &options);
     let now = shared.clock.now();
     let patience = i64::try_from(role.permissions.ask_ms).unwrap_or(i64::MAX);
-    let asked = question::Asked {
+    let asked = question::NewQuestion {
         agent: agent.id.clone(),
         incarnation: agent.incarnation,
         title: plain(&call.title).replace(['\n', '\t'], " ").into(),

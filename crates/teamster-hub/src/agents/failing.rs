@@ -18,12 +18,12 @@ pub(super) struct Failing {
 #[derive(Debug)]
 struct One {
     restarts: Restarts,
-    held: Held,
+    held: Backoff,
 }
 
 /// A program that is not started for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Backoff {
     pub(super) until: Timestamp,
     /// How often it has failed lately.
     pub(super) n_failures: usize,
@@ -39,7 +39,7 @@ impl Failing {
         let mut programs = self.programs();
         let one = programs.entry(program.clone()).or_insert_with(|| One {
             restarts: Restarts::new(Intensity::default()),
-            held: Held { until: now, n_failures: 0 },
+            held: Backoff { until: now, n_failures: 0 },
         });
         let (pause, n_failures) = match one.restarts.next(now.0) {
             Verdict::After(pause) => (pause, one.restarts.n_recent()),
@@ -55,14 +55,14 @@ impl Failing {
         let until = Timestamp(now.0.saturating_add(pause_ms));
         // One that was at work all the time and fails last makes the wait no shorter.
         if until > one.held.until {
-            one.held = Held { until, n_failures };
+            one.held = Backoff { until, n_failures };
         }
         drop(programs);
         self.changed.notify_one();
     }
 
     /// Returns until when a program is not to be started, and why.
-    pub(super) fn held(&self, program: &str, now: Timestamp) -> Option<Held> {
+    pub(super) fn held(&self, program: &str, now: Timestamp) -> Option<Backoff> {
         self.programs().get(program).map(|one| one.held).filter(|held| held.until > now)
     }
 
@@ -97,7 +97,7 @@ mod tests {
         }
         let until = Timestamp(600_005);
         let held = failing.held("scripted", Timestamp(5));
-        assert_eq!(held, Some(Held { until, n_failures: 6 }));
+        assert_eq!(held, Some(Backoff { until, n_failures: 6 }));
         assert_eq!(failing.next(Timestamp(5)), Some(until));
         failing.note(&program, Timestamp(7));
         assert_eq!(failing.held("scripted", Timestamp(7)), held);
@@ -108,6 +108,6 @@ mod tests {
         // From then on it counts anew.
         failing.note(&program, Timestamp(6));
         let held = failing.held("scripted", Timestamp(6));
-        assert_eq!(held, Some(Held { until: Timestamp(1_006), n_failures: 1 }));
+        assert_eq!(held, Some(Backoff { until: Timestamp(1_006), n_failures: 1 }));
     }
 }

@@ -27,7 +27,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{Command, State, Timestamp, drive};
 use teamster_log::TranscriptName;
 use teamster_mcp::Hub as _;
-use teamster_mcp::hub::Waits;
+use teamster_mcp::hub::WaitGuard;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,22 +63,22 @@ pub(super) enum End {
     ProgramFailed,
 }
 
-/// What became of the agent's work.
-enum Came {
+/// How one start of an agent finished.
+enum Finish {
     /// It has an outcome.
-    To(Outcome),
+    Outcome(Outcome),
     /// Its process is gone though its work is not done.
-    Off(String),
+    Interrupted(String),
     /// The hub ends, and goes on with it when it starts again.
-    Stopped,
+    HubStopped,
     /// The program was not able to begin.
-    ToNothing(String),
+    NotStarted(String),
     /// Its account has nothing left.
-    ToAPause { until: Timestamp, why: String },
+    Parked { until: Timestamp, why: String },
     /// The program was not able to go on with its session.
     NotResumed(String),
     /// One that lasts needs no process for now.
-    ToSleep(SleepWhy),
+    Asleep(SleepWhy),
 }
 
 /// Runs one incarnation and has its end recorded once all of it is gone.
@@ -90,10 +90,10 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     let came = loop {
         if !was_started && let Err(why) = settle(shared, agent).await {
             failed = End::Usual;
-            break Came::ToNothing(why);
+            break Finish::NotStarted(why);
         }
         if shared.stop.is_cancelled() {
-            break Came::Stopped;
+            break Finish::HubStopped;
         }
         let came = match begin(shared, agent, role, secret, session).await {
             Ok(talk) => {
@@ -103,13 +103,13 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
             // Nothing was started, so there is no program that others have to be spared from.
             Err(why) => {
                 failed = End::Usual;
-                Came::ToNothing(why)
+                Finish::NotStarted(why)
             }
         };
         // The program may have lost it, or have been cut off before there was anything to keep.
-        let Came::NotResumed(why) = came else { break came };
+        let Finish::NotResumed(why) = came else { break came };
         if is_handed_over(agent) {
-            break Came::NotResumed(why);
+            break Finish::NotResumed(why);
         }
         let says = format!("it begins a new session, because {why}");
         shared.tell(agent::Command::Warn { id: agent.id.clone(), says }).await;
@@ -119,7 +119,7 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
     shared.hub.pids().set(&agent.id, None);
     shared.hub.stderrs().ends(&agent.id);
     // What an agent has completed is committed at once.
-    let is_done = matches!(&came, Came::To(outcome) if outcome.ending == Ending::Completed);
+    let is_done = matches!(&came, Finish::Outcome(outcome) if outcome.ending == Ending::Completed);
     if was_started
         && !is_done
         && let Some(left) = shared.of_runs.left(agent).await
@@ -127,21 +127,21 @@ pub(super) async fn run(shared: &Shared, agent: &Agent, role: &Role, secret: &st
         shared.tell_hub(left).await;
     }
     let (command, end) = match came {
-        Came::To(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
-        Came::Off(why) => {
+        Finish::Outcome(outcome) => (agent::Command::End { id, incarnation, outcome }, End::Usual),
+        Finish::Interrupted(why) => {
             let blameless = false;
             (agent::Command::Interrupt { id, incarnation, why, blameless }, End::ProgramFailed)
         }
-        Came::Stopped => {
+        Finish::HubStopped => {
             let (why, blameless) = ("the hub was stopped".to_owned(), true);
             (agent::Command::Interrupt { id, incarnation, why, blameless }, End::Usual)
         }
-        Came::ToAPause { until, why } => {
+        Finish::Parked { until, why } => {
             let account = role.account.clone();
             (agent::Command::Park { id, incarnation, account, until, why }, End::Usual)
         }
-        Came::ToSleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
-        Came::ToNothing(why) | Came::NotResumed(why) => {
+        Finish::Asleep(why) => (agent::Command::Sleep { id, incarnation, why }, End::Usual),
+        Finish::NotStarted(why) | Finish::NotResumed(why) => {
             (agent::Command::NotStarted { id, incarnation, why }, failed)
         }
     };
@@ -214,7 +214,7 @@ struct Talk<'a> {
     /// How many of them it took back.
     n_taken_back: usize,
     /// While it waits for people, it takes no room from those that work.
-    waits: Option<Waits>,
+    waits: Option<WaitGuard>,
     /// Since when its silence is its own.
     heard_at: Instant,
     /// When it last did something that its work consists of.
@@ -280,13 +280,13 @@ async fn begin<'a>(
 
 impl Talk<'_> {
     /// Talks until the work is done or cannot go on, and ends the program.
-    async fn run(mut self) -> Came {
+    async fn run(mut self) -> Finish {
         let came = self.talk().await;
         // One that is to go on in another process is cut off where it is: a turn that was cancelled is over.
         let at_once = at_once(self.shared, &self.agent.id);
         tokio::pin!(at_once);
         let mut is_killed = false;
-        if matches!(came, Came::To(_) | Came::ToSleep(_)) {
+        if matches!(came, Finish::Outcome(_) | Finish::Asleep(_)) {
             tokio::select! {
                 biased;
                 () = &mut at_once => is_killed = true,
@@ -338,27 +338,27 @@ impl Talk<'_> {
         // Whoever waits for an answer gets what was said so far.
         let had_a_message = self.conversing.tell.is_some();
         match &came {
-            Came::To(outcome) => {
+            Finish::Outcome(outcome) => {
                 self.settle(How::Terminated { why: outcome.summary.clone() }).await;
             }
-            Came::ToSleep(_) => {
+            Finish::Asleep(_) => {
                 self.settle(How::Terminated { why: "its agent was put to sleep".into() }).await;
             }
-            Came::Off(_)
-            | Came::Stopped
-            | Came::ToNothing(_)
-            | Came::ToAPause { .. }
-            | Came::NotResumed(_) => {}
+            Finish::Interrupted(_)
+            | Finish::HubStopped
+            | Finish::NotStarted(_)
+            | Finish::Parked { .. }
+            | Finish::NotResumed(_) => {}
         }
         retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         match came {
             // The message under way has paid for it; those behind it are answered by the next process.
-            Came::To(outcome) if had_a_message => {
+            Finish::Outcome(outcome) if had_a_message => {
                 let says = outcome.summary.to_string();
                 self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
-                Came::ToSleep(SleepWhy::Idle)
+                Finish::Asleep(SleepWhy::Idle)
             }
-            Came::To(outcome) => Came::To(Outcome { cost_microdollars, ..outcome }),
+            Finish::Outcome(outcome) => Finish::Outcome(Outcome { cost_microdollars, ..outcome }),
             other => other,
         }
     }
@@ -446,7 +446,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn talk(&mut self) -> Came {
+    async fn talk(&mut self) -> Finish {
         let hub = self.shared.hub.clone();
         let id = self.agent.id.clone();
         let watch = hub.watch(&Topic::Agent(id.clone()));
@@ -505,14 +505,14 @@ impl Talk<'_> {
             tokio::select! {
                 biased;
                 why = &mut told_to_end => return match self.agent.lasts() {
-                    true => Came::ToSleep(SleepWhy::Asked),
-                    false => Came::To(self.ended(&why)),
+                    true => Finish::Asleep(SleepWhy::Asked),
+                    false => Finish::Outcome(self.ended(&why)),
                 },
                 () = self.shared.stop.cancelled() => {
                     if self.conversing.rests.is_some() {
-                        return Came::ToSleep(SleepWhy::Idle);
+                        return Finish::Asleep(SleepWhy::Idle);
                     }
-                    return Came::Stopped;
+                    return Finish::HubStopped;
                 }
                 event = self.dialogue.next() => match event {
                     Some(event) => {
@@ -520,7 +520,7 @@ impl Talk<'_> {
                             return came;
                         }
                     }
-                    None => return Came::Off(self.last_signs("its program ended")),
+                    None => return Finish::Interrupted(self.last_signs("its program ended")),
                 },
                 exited = &mut exited, if !has_exited => {
                     has_exited = true;
@@ -531,15 +531,15 @@ impl Talk<'_> {
                         return came;
                     }
                 }
-                () = outdated, if rests => return Came::ToSleep(SleepWhy::Changed),
+                () = outdated, if rests => return Finish::Asleep(SleepWhy::Changed),
                 () = told, if rests && !waits_for_tree => {
                     if let Some(came) = self.next_tell(true).await {
                         return came;
                     }
                 }
-                () = is_over.cancelled(), if rests => return Came::ToSleep(SleepWhy::Room),
+                () = is_over.cancelled(), if rests => return Finish::Asleep(SleepWhy::Room),
                 () = tokio::time::sleep_until(idle_at), if rests && !waits_for_tree => {
-                    return Came::ToSleep(SleepWhy::Idle);
+                    return Finish::Asleep(SleepWhy::Idle);
                 }
                 (at, word) = answered, if !asked.is_empty() => self.answered(at, word.as_deref()),
                 () = tokio::time::sleep_until(silent_at),
@@ -579,7 +579,7 @@ impl Talk<'_> {
     }
 
     /// Ends one that does nothing any more, or parks it if that is because of a limit.
-    fn stalled(&mut self, stall: Duration) -> Came {
+    fn stalled(&mut self, stall: Duration) -> Finish {
         let stderr = self.process.stderr_tail();
         let retried = self.retries.take().map(|(_, message)| message);
         let limit = self.open_calls.is_empty().then(|| {
@@ -588,7 +588,7 @@ impl Talk<'_> {
         });
         if let Some(Event::UsageLimit { until_unix_s, message }) = limit.flatten() {
             let (until, why) = self.parked_until(until_unix_s, &message);
-            return Came::ToAPause { until, why };
+            return Finish::Parked { until, why };
         }
         let says = match retried {
             Some(message) => {
@@ -597,7 +597,7 @@ impl Talk<'_> {
             None => format!("nothing was heard of it for {} s", stall.as_secs()),
         };
         let says = self.last_signs(&says);
-        Came::To(self.outcome(Ending::TimedOut, Status::Failed, &says))
+        Finish::Outcome(self.outcome(Ending::TimedOut, Status::Failed, &says))
     }
 
     /// Returns until when its account has nothing left, and why.
@@ -624,15 +624,15 @@ impl Talk<'_> {
     }
 
     /// Ends what would be done by another model than the wanted one, or warns where that is not certain.
-    async fn check_model(&mut self, started: &teamster_agents::agent::Started) -> Option<Came> {
+    async fn check_model(&mut self, started: &teamster_agents::agent::Started) -> Option<Finish> {
         let configuration = self.shared.configured.current();
         let program = configuration.settings.programs.find(&self.role.program).ok()?.program;
         match model::other(program, self.role.model.as_deref(), started)? {
             model::Other::Refused(says) if self.agent.lasts() => {
-                Some(Came::ToSleep(SleepWhy::NotStarted { says: says.into() }))
+                Some(Finish::Asleep(SleepWhy::NotStarted { says: says.into() }))
             }
             model::Other::Refused(says) => {
-                Some(Came::To(self.outcome(Ending::Crashed, Status::Failed, &says)))
+                Some(Finish::Outcome(self.outcome(Ending::Crashed, Status::Failed, &says)))
             }
             model::Other::Doubtful(says) => {
                 self.shared.tell(agent::Command::Warn { id: self.agent.id.clone(), says }).await;
@@ -651,7 +651,7 @@ impl Talk<'_> {
     }
 
     /// Deals with one event; returns what became of the work, if that is certain now.
-    async fn hear(&mut self, event: Event) -> Option<Came> {
+    async fn hear(&mut self, event: Event) -> Option<Finish> {
         // The end of a message's turn is kept with what comes of it.
         if !(self.agent.lasts() && matches!(event, Event::TurnEnded(_))) {
             self.keep(event.clone()).await;
@@ -685,7 +685,7 @@ impl Talk<'_> {
             }
             Event::NotStarted { message } => {
                 let why = self.last_signs(&format!("it did not start: {message}"));
-                Some(if self.resumes { Came::NotResumed(why) } else { Came::ToNothing(why) })
+                Some(if self.resumes { Finish::NotResumed(why) } else { Finish::NotStarted(why) })
             }
             Event::Text(piece) => {
                 // Another message is not the rest of this one.
@@ -702,7 +702,9 @@ impl Talk<'_> {
             }
             // Not when its cost is told: some tell it when all is done.
             Event::ToolCall(call) => match self.is_overspent() {
-                Some(says) => Some(Came::To(self.outcome(Ending::Aborted, Status::Partial, says))),
+                Some(says) => {
+                    Some(Finish::Outcome(self.outcome(Ending::Aborted, Status::Partial, says)))
+                }
                 None => self.see(&call).await,
             },
             Event::PermissionAsked { id, call, options } => {
@@ -738,7 +740,7 @@ impl Talk<'_> {
                 None if self.agent.lasts() => self.answered_tell(end).await,
                 None => Some(self.turn_ended(end)),
             },
-            Event::Exited { how } => Some(Came::Off(self.last_signs(&how))),
+            Event::Exited { how } => Some(Finish::Interrupted(self.last_signs(&how))),
             Event::Told { .. }
             | Event::Settled { .. }
             | Event::Prompted { .. }
@@ -750,16 +752,16 @@ impl Talk<'_> {
         }
     }
 
-    async fn begin_turn(&mut self, resumed: bool) -> Option<Came> {
+    async fn begin_turn(&mut self, resumed: bool) -> Option<Finish> {
         let (id, incarnation) = (self.agent.id.clone(), self.agent.incarnation);
         let begin = Command::Agent(agent::Command::BeginTurn { id, incarnation });
         match self.shared.record(begin).await {
             Recorded::Yes => {}
             Recorded::Refused(refusal) => {
                 let says = refusal.to_string();
-                return Some(Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)));
+                return Some(Finish::Outcome(self.outcome(Ending::Aborted, Status::Failed, &says)));
             }
-            Recorded::Stopped => return Some(Came::Stopped),
+            Recorded::Stopped => return Some(Finish::HubStopped),
         }
         self.spending.begin();
         self.guard.begin_turn();
@@ -768,7 +770,7 @@ impl Talk<'_> {
         let prompt = self.prompt(resumed);
         match self.send(&prompt) {
             Ok(()) => None,
-            Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
+            Err(refusal) => Some(Finish::Interrupted(self.last_signs(&refusal.to_string()))),
         }
     }
 
@@ -828,7 +830,7 @@ impl Talk<'_> {
     }
 
     /// Watches out for an agent that goes in circles.
-    async fn see(&mut self, call: &ToolCall) -> Option<Came> {
+    async fn see(&mut self, call: &ToolCall) -> Option<Finish> {
         /// More calls than a turn has, unless it goes wrong; then they are seen again.
         const CALLS_MAX: usize = 10_000;
         // What was said before a call is not its last word.
@@ -842,7 +844,7 @@ impl Talk<'_> {
     }
 
     /// Does what the guard says; each of its words is an event that people can read.
-    async fn judge(&mut self, verdict: Verdict) -> Option<Came> {
+    async fn judge(&mut self, verdict: Verdict) -> Option<Finish> {
         let (says, stops) = match verdict {
             Verdict::Fine => return None,
             Verdict::Warn(says) => (says, false),
@@ -850,38 +852,44 @@ impl Talk<'_> {
         };
         let id = self.agent.id.clone();
         self.shared.tell(agent::Command::Warn { id, says: says.clone() }).await;
-        stops.then(|| Came::To(self.outcome(Ending::Aborted, Status::Failed, &says)))
+        stops.then(|| Finish::Outcome(self.outcome(Ending::Aborted, Status::Failed, &says)))
     }
 
-    fn turn_ended(&mut self, end: TurnEnd) -> Came {
+    fn turn_ended(&mut self, end: TurnEnd) -> Finish {
         match end {
-            TurnEnd::Done => Came::To(outcome::read(self.last_words.as_str())),
-            TurnEnd::Cancelled => {
-                Came::To(self.outcome(Ending::Aborted, Status::Partial, "its turn was cancelled"))
-            }
-            TurnEnd::Refused => Came::To(self.outcome(
+            TurnEnd::Done => Finish::Outcome(outcome::read(self.last_words.as_str())),
+            TurnEnd::Cancelled => Finish::Outcome(self.outcome(
+                Ending::Aborted,
+                Status::Partial,
+                "its turn was cancelled",
+            )),
+            TurnEnd::Refused => Finish::Outcome(self.outcome(
                 Ending::Completed,
                 Status::Failed,
                 "the model would not go on",
             )),
-            TurnEnd::MaxTokens => Came::To(self.outcome(
+            TurnEnd::MaxTokens => Finish::Outcome(self.outcome(
                 Ending::Completed,
                 Status::Partial,
                 "the model's output was cut off",
             )),
-            TurnEnd::MaxTurns => Came::To(self.outcome(
+            TurnEnd::MaxTurns => Finish::Outcome(self.outcome(
                 Ending::Completed,
                 Status::Partial,
                 "the program's own limit of requests was reached",
             )),
             TurnEnd::Failed { message } => {
                 if let Some((until, why)) = self.limit.take() {
-                    return Came::ToAPause { until, why };
+                    return Finish::Parked { until, why };
                 }
-                Came::To(self.outcome(Ending::Crashed, Status::Failed, &self.last_signs(&message)))
+                Finish::Outcome(self.outcome(
+                    Ending::Crashed,
+                    Status::Failed,
+                    &self.last_signs(&message),
+                ))
             }
             TurnEnd::Gone => {
-                Came::Off(self.last_signs("its program ended in the middle of its turn"))
+                Finish::Interrupted(self.last_signs("its program ended in the middle of its turn"))
             }
         }
     }

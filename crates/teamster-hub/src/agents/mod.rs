@@ -55,7 +55,7 @@ pub use self::check::{Checked, Reached, check, probe};
 use self::cutoff::Seen;
 pub use self::live::Live;
 pub use self::of_runs::OfRuns;
-pub use self::queue::{Queue, Waits};
+pub use self::queue::{Queue, WaitsFor};
 pub use self::reload::Configured;
 use self::resting::Resting;
 pub use self::teams::{check as check_team, check_all as check_teams, problem as team_problem};
@@ -244,7 +244,7 @@ impl Runner {
         for agent in state.agents.queued().filter(|agent| agent.parked.is_none()) {
             let Some(waits) = self.queue.spared(&state, agent, now) else { continue };
             let is_long = waits.until().is_some_and(|until| until.0 - now.0 > WAIT_TOLD_MS);
-            let is_missing = matches!(waits, Waits::Missing { .. });
+            let is_missing = matches!(waits, WaitsFor::Missing { .. });
             if (is_long || is_missing) && self.told.insert(agent.id.clone()) {
                 let id = agent.id.clone();
                 let says = match is_missing {

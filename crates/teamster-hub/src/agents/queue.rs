@@ -30,7 +30,7 @@ pub struct Queue {
 
 /// What a queued agent waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waits {
+pub enum WaitsFor {
     /// Its program fails.
     Program { program: Arc<str>, until: Timestamp, n_failures: usize },
     /// Its program is not there; this says which, and what to do.
@@ -43,7 +43,7 @@ pub enum Waits {
     Room { running: u32, live: u32 },
 }
 
-impl Waits {
+impl WaitsFor {
     /// Returns until when, if that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -53,7 +53,7 @@ impl Waits {
     }
 }
 
-impl fmt::Display for Waits {
+impl fmt::Display for WaitsFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { program, until, n_failures } => {
@@ -99,7 +99,7 @@ impl Queue {
     }
 
     /// Returns what an agent waits for, if it is queued and not just about to be started.
-    pub fn waits_for(&self, state: &State, agent: &Agent) -> Option<Waits> {
+    pub fn waits_for(&self, state: &State, agent: &Agent) -> Option<WaitsFor> {
         if agent.phase != Phase::Queued {
             return None;
         }
@@ -110,11 +110,11 @@ impl Queue {
             && let Some(tree) = tree(state, agent)
         {
             let (directory, worker) = (tree.directory.clone(), self.hub.trees().worker(&tree));
-            return Some(Waits::Directory { directory, worker });
+            return Some(WaitsFor::Directory { directory, worker });
         }
         let pool = self.pool();
         let (running, live) = (pool.running.get(), pool.live.get());
-        (!self.has_room(state)).then_some(Waits::Room { running, live })
+        (!self.has_room(state)).then_some(WaitsFor::Room { running, live })
     }
 
     /// Lets an agent's program be tried at once: a person wants that. Says whether it was held back.
@@ -132,7 +132,7 @@ impl Queue {
     }
 
     /// Returns until when an agent is not to be started, and why: its program fails, or its account has nothing left.
-    pub(super) fn spared(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<Waits> {
+    pub(super) fn spared(&self, state: &State, agent: &Agent, now: Timestamp) -> Option<WaitsFor> {
         // Of one whose role or team is gone, it is told at once.
         let role = state.behaviour(agent)?;
         if let Some(missing) = self.missing(agent, role) {
@@ -140,7 +140,7 @@ impl Queue {
         }
         let program = fails_as(state, agent, role);
         let failing = self.failing.held(&program, now);
-        let failing = failing.map(|held| Waits::Program {
+        let failing = failing.map(|held| WaitsFor::Program {
             program,
             until: held.until,
             n_failures: held.n_failures,
@@ -148,20 +148,20 @@ impl Queue {
         let account = state.agents.account_parked_until(&role.account);
         let parked = agent.parked.as_ref().map(|parked| parked.until);
         let until = account.max(parked).filter(|until| *until > now);
-        let account = until.map(|until| Waits::Account { account: role.account.clone(), until });
-        failing.into_iter().chain(account).max_by_key(Waits::until)
+        let account = until.map(|until| WaitsFor::Account { account: role.account.clone(), until });
+        failing.into_iter().chain(account).max_by_key(WaitsFor::until)
     }
 
     /// Returns what an agent waits for whose program is not there. Of one that was never started whoever drafted it is told at
     /// once, and so is whoever tells a team something.
-    fn missing(&self, agent: &Agent, role: &Role) -> Option<Waits> {
+    fn missing(&self, agent: &Agent, role: &Role) -> Option<WaitsFor> {
         let has_work_to_go_on_with = agent.incarnation > 0 || agent.draft.run.is_some();
         if agent.lasts() || !has_work_to_go_on_with {
             return None;
         }
         let configuration = self.configured.current();
         let says = missing(&configuration, self.configured.search_path(), agent, role)?;
-        Some(Waits::Missing { says: says.into() })
+        Some(WaitsFor::Missing { says: says.into() })
     }
 
     /// Returns how an agent would stand in line for the directory that it works in.

@@ -8,7 +8,7 @@ use teamster_core::TeamName;
 use teamster_core::conversation::Conversation;
 use tokio::sync::Mutex;
 
-use crate::held::Held;
+use crate::held::Confined;
 
 /// Held while a worktree is made: git is confused by two that are made at once.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -32,7 +32,7 @@ pub(super) fn is_in_git(directory: &Path) -> bool {
 /// Makes sure that there is a worktree of a repository at `path`, on a branch of its own that begins where the repository
 /// is now. One that is there already is left as it is. Returns the directory in it that is the repository's own.
 pub(super) async fn ensure(
-    held: &Held,
+    held: &Confined,
     repository: &Path,
     path: &Path,
     branch: &str,
@@ -76,7 +76,7 @@ pub(super) fn branch(team: &TeamName, conversation: &Conversation, path: &Path) 
     format!("teamster/{team}/{id}-{:08x}", print >> 32)
 }
 
-async fn git(held: &Held, repository: &Path, args: &[&Path]) -> Result<String, String> {
+async fn git(held: &Confined, repository: &Path, args: &[&Path]) -> Result<String, String> {
     let command = Command { time_limit: PATIENCE, ..held.git(repository).args(args) };
     let run = held.run(command).await;
     let output = run.map_err(|error| format!("git failed: {:#}", anyhow::Error::from(error)))?;

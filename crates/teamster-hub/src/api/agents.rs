@@ -19,7 +19,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{Command, Event, State};
 use teamster_mcp::Hub as _;
 
-use super::serving::{Answered, Asked, Serve as _, internal, invalid, page};
+use super::serving::{Answered, ApiRequest, Serve as _, internal, invalid, page};
 use super::waiting::wait_for;
 use super::{Api, shapes};
 use crate::agents::{self, remote, retention};
@@ -93,7 +93,7 @@ fn limits(agent: &Agent) -> Limits {
 }
 
 /// Lists those under way, then those queued, then the newest of those that sleep, then the newest of those that have ended.
-async fn list(Asked { by, query, .. }: Asked<ListAgents>) -> Answered<ListAgents> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListAgents>) -> Answered<ListAgents> {
     let api = &by.api;
     let state = api.hub.state();
     let live = state.agents.active().chain(state.agents.adopted()).chain(state.agents.queued());
@@ -105,7 +105,7 @@ async fn list(Asked { by, query, .. }: Asked<ListAgents>) -> Answered<ListAgents
     page(state.seq(), all, |agent| agent.id.to_string(), |agent| shown(api, &state, agent), which)
 }
 
-async fn draft(Asked { by, body, .. }: Asked<DraftAgent>) -> Answered<DraftAgent> {
+async fn draft(ApiRequest { by, body, .. }: ApiRequest<DraftAgent>) -> Answered<DraftAgent> {
     let api = &by.api;
     let Draft { role, prompt, dossier, directory, limits } = body;
     let default_directory = api.hub.directory();
@@ -143,7 +143,7 @@ async fn draft(Asked { by, body, .. }: Asked<DraftAgent>) -> Answered<DraftAgent
     Ok(DraftedAgent { agent, warning: refused.or(doubt) })
 }
 
-async fn adopt(Asked { by, body, .. }: Asked<AdoptAgent>) -> Answered<AdoptAgent> {
+async fn adopt(ApiRequest { by, body, .. }: ApiRequest<AdoptAgent>) -> Answered<AdoptAgent> {
     let api = &by.api;
     let Adopt { role, directory, session, dossier } = body;
     let state = api.hub.state();
@@ -175,7 +175,9 @@ async fn adopt(Asked { by, body, .. }: Asked<AdoptAgent>) -> Answered<AdoptAgent
     Ok(AdoptedAgent { agent: shown(api, &done.state, adopted), secret })
 }
 
-async fn resume(Asked { by, param: which, body, .. }: Asked<ResumeAgent>) -> Answered<ResumeAgent> {
+async fn resume(
+    ApiRequest { by, param: which, body, .. }: ApiRequest<ResumeAgent>,
+) -> Answered<ResumeAgent> {
     let api = &by.api;
     let state = api.hub.state();
     let queued = state.agents.get(&which);
@@ -200,7 +202,7 @@ fn find(api: &Api, id: &str) -> Result<Arc<Agent>, ApiError> {
     })
 }
 
-async fn show(Asked { by, param: id, .. }: Asked<ShowAgent>) -> Answered<ShowAgent> {
+async fn show(ApiRequest { by, param: id, .. }: ApiRequest<ShowAgent>) -> Answered<ShowAgent> {
     let api = &by.api;
     let agent = find(api, &id)?;
     let state = api.hub.state();
@@ -213,7 +215,7 @@ async fn show(Asked { by, param: id, .. }: Asked<ShowAgent>) -> Answered<ShowAge
 }
 
 async fn transcript(
-    Asked { by, param: id, query, .. }: Asked<ReadTranscript>,
+    ApiRequest { by, param: id, query, .. }: ApiRequest<ReadTranscript>,
 ) -> Answered<ReadTranscript> {
     let api = &by.api;
     let limit = match query.limit.unwrap_or(RECORDS_MAX) {

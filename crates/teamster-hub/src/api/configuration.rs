@@ -4,19 +4,19 @@ use axum::Router;
 use teamster_api::configuration::{Reading, Readings};
 use teamster_api::paths::{ReadConfiguration, ShowReadings};
 
-use super::serving::{Answered, Asked, Serve as _, failed};
+use super::serving::{Answered, ApiRequest, Serve as _, failed};
 use super::{Api, shapes};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new().serve::<ShowReadings, _, _>(show).serve::<ReadConfiguration, _, _>(read_again)
 }
 
-async fn show(Asked { by, .. }: Asked<ShowReadings>) -> Answered<ShowReadings> {
+async fn show(ApiRequest { by, .. }: ApiRequest<ShowReadings>) -> Answered<ShowReadings> {
     Ok(Readings { readings: by.api.configured.told().await.0 })
 }
 
 async fn read_again(
-    Asked { by, query, .. }: Asked<ReadConfiguration>,
+    ApiRequest { by, query, .. }: ApiRequest<ReadConfiguration>,
 ) -> Answered<ReadConfiguration> {
     let now = by.api.configured.read_again().await.map_err(failed)?;
     let (readings, last) = by.api.configured.told().await;

@@ -7,7 +7,7 @@ use teamster_core::conversation::{Conversation, How, Partner, Progress, Tell};
 use teamster_core::ids::ConversationId;
 use teamster_core::{PrincipalName, State as Everything, TeamName};
 
-use super::serving::{Answered, Asked, Serve as _};
+use super::serving::{Answered, ApiRequest, Serve as _};
 use super::tells::status;
 use super::{Api, shapes};
 
@@ -20,7 +20,9 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().serve::<FindConversation, _, _>(find).serve::<ShowConversation, _, _>(show)
 }
 
-async fn find(Asked { by, query, .. }: Asked<FindConversation>) -> Answered<FindConversation> {
+async fn find(
+    ApiRequest { by, query, .. }: ApiRequest<FindConversation>,
+) -> Answered<FindConversation> {
     let conversations::FindConversation { from, to } = query;
     let state = by.api.hub.state();
     // A team and a person may have the same name.
@@ -71,7 +73,7 @@ fn no_talk(state: &Everything, from: &str, to: &str) -> String {
 }
 
 async fn show(
-    Asked { by, param: which, .. }: Asked<ShowConversation>,
+    ApiRequest { by, param: which, .. }: ApiRequest<ShowConversation>,
 ) -> Answered<ShowConversation> {
     let state = by.api.hub.state();
     let found = ConversationId::parse(&which).and_then(|id| state.conversations.get(id));

@@ -7,7 +7,7 @@ use teamster_core::record::{Body, Unreadable};
 use teamster_core::topic::Topic;
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, internal, invalid};
+use super::serving::{Answered, ApiRequest, Serve as _, internal, invalid};
 use super::waiting::wait_for_event;
 
 /// Maximum commits per page.
@@ -40,7 +40,7 @@ pub fn lines(commit: &teamster_log::Commit) -> Result<Vec<Line>, Unreadable> {
     Ok(lines)
 }
 
-async fn read(Asked { by, query, .. }: Asked<ReadLog>) -> Answered<ReadLog> {
+async fn read(ApiRequest { by, query, .. }: ApiRequest<ReadLog>) -> Answered<ReadLog> {
     let api = &by.api;
     let limit = match query.limit.unwrap_or(COMMITS_MAX) {
         limit @ 1..=COMMITS_MAX => limit as usize,

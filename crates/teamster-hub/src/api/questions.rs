@@ -9,7 +9,7 @@ use teamster_core::{Command, Event};
 use teamster_mcp::Hub as _;
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, page};
+use super::serving::{Answered, ApiRequest, Serve as _, page};
 use super::waiting::wait_for;
 
 /// Maximum settled questions that are listed.
@@ -51,7 +51,7 @@ pub(super) fn shown(question: &Question) -> questions::Question {
 }
 
 /// Lists those that are open, oldest first, or those that were settled, newest first.
-async fn list(Asked { by, query, .. }: Asked<ListQuestions>) -> Answered<ListQuestions> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListQuestions>) -> Answered<ListQuestions> {
     let api = &by.api;
     let watch = api.hub.watch(&Topic::Questions);
     let newer = watch.until(&api.hub, |state| {
@@ -67,7 +67,7 @@ async fn list(Asked { by, query, .. }: Asked<ListQuestions>) -> Answered<ListQue
 }
 
 async fn answer(
-    Asked { by, param: which, body, .. }: Asked<AnswerQuestion>,
+    ApiRequest { by, param: which, body, .. }: ApiRequest<AnswerQuestion>,
 ) -> Answered<AnswerQuestion> {
     let answer = question::Command::Answer { which, word: body.word, note: body.note };
     let done = by.submit(Command::Question(answer)).await?;

@@ -21,7 +21,7 @@ use teamster_core::topic::Topic;
 use teamster_core::{Caller, Command, RunName, State, Timestamp};
 use teamster_mcp::Hub as _;
 
-use super::serving::{Answered, Asked, Serve as _, internal, invalid, page};
+use super::serving::{Answered, ApiRequest, Serve as _, internal, invalid, page};
 use super::waiting::wait_for;
 use super::{Api, shapes};
 use crate::work::ForgetProblem;
@@ -273,7 +273,7 @@ fn listed(state: &State, name: &RunName, run: &Run) -> ListedRun {
     ListedRun { line: line(state, name, run), ended_at: last.map(|ended| ended.at.0) }
 }
 
-async fn list(Asked { by, query, .. }: Asked<ListRuns>) -> Answered<ListRuns> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListRuns>) -> Answered<ListRuns> {
     let state = by.api.hub.state();
     let which = (query.limit, query.cursor.as_deref());
     let all = sorted(&state).into_iter();
@@ -281,7 +281,7 @@ async fn list(Asked { by, query, .. }: Asked<ListRuns>) -> Answered<ListRuns> {
     page(state.seq(), all, |(name, _)| name.to_string(), shown, which)
 }
 
-async fn show(Asked { by, param: name, query, .. }: Asked<ShowRun>) -> Answered<ShowRun> {
+async fn show(ApiRequest { by, param: name, query, .. }: ApiRequest<ShowRun>) -> Answered<ShowRun> {
     let api = &by.api;
     let runs::ShowRun { after, wait_ms } = query;
     let name = known(api, &name)?;
@@ -330,7 +330,7 @@ fn agents_of(state: &State, name: &RunName) -> Vec<(AgentPhase, Spent, bool, usi
     shown.collect()
 }
 
-async fn begin(Asked { by, body: asked, .. }: Asked<BeginRun>) -> Answered<BeginRun> {
+async fn begin(ApiRequest { by, body: asked, .. }: ApiRequest<BeginRun>) -> Answered<BeginRun> {
     let api = &by.api;
     let name = name_of(&asked.name)?;
     if by.is_repeated() {
@@ -411,7 +411,9 @@ fn can_check(api: &Api, program: &str, directory: &FilePath) -> Result<(), ApiEr
     }
 }
 
-async fn steer(Asked { by, param: name, body, .. }: Asked<SteerRun>) -> Answered<SteerRun> {
+async fn steer(
+    ApiRequest { by, param: name, body, .. }: ApiRequest<SteerRun>,
+) -> Answered<SteerRun> {
     let name = known(&by.api, &name)?;
     let command = match body {
         Steer::Tell { text } => drive::Command::Tell { text },
@@ -425,7 +427,9 @@ async fn steer(Asked { by, param: name, body, .. }: Asked<SteerRun>) -> Answered
 }
 
 /// Removes a run with what it left in its repository. First there, so that a call that was cut short can be repeated.
-async fn forget(Asked { by, param: name, body, .. }: Asked<ForgetRun>) -> Answered<ForgetRun> {
+async fn forget(
+    ApiRequest { by, param: name, body, .. }: ApiRequest<ForgetRun>,
+) -> Answered<ForgetRun> {
     let api = &by.api;
     let name = name_of(&name)?;
     let state = api.hub.state();
@@ -458,7 +462,7 @@ async fn forget(Asked { by, param: name, body, .. }: Asked<ForgetRun>) -> Answer
 }
 
 async fn edit_item(
-    Asked { by, param: name, body: asked, .. }: Asked<EditItem>,
+    ApiRequest { by, param: name, body: asked, .. }: ApiRequest<EditItem>,
 ) -> Answered<EditItem> {
     let name = known(&by.api, &name)?;
     let status = asked.status.as_deref().map(Status::parse).transpose().map_err(invalid)?;
@@ -480,7 +484,7 @@ async fn edit_item(
 }
 
 async fn edit_note(
-    Asked { by, param: name, body: asked, .. }: Asked<EditNote>,
+    ApiRequest { by, param: name, body: asked, .. }: ApiRequest<EditNote>,
 ) -> Answered<EditNote> {
     let name = known(&by.api, &name)?;
     let note = asked.note.as_deref().map(|given| {

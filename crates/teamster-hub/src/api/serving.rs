@@ -21,7 +21,7 @@ use teamster_mcp::hub::{Done, Failure};
 use super::Api;
 
 /// A request that was read.
-pub(super) struct Asked<E: Endpoint> {
+pub(super) struct ApiRequest<E: Endpoint> {
     pub(super) by: Operator,
     /// The parameter of the path.
     pub(super) param: String,
@@ -76,7 +76,7 @@ pub(super) trait Serve {
     fn serve<E, F, A>(self, handler: F) -> Self
     where
         E: Endpoint,
-        F: Fn(Asked<E>) -> A + Clone + Send + Sync + 'static,
+        F: Fn(ApiRequest<E>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Answered<E>> + Send;
 }
 
@@ -84,7 +84,7 @@ impl Serve for Router<Api> {
     fn serve<E, F, A>(self, handler: F) -> Self
     where
         E: Endpoint,
-        F: Fn(Asked<E>) -> A + Clone + Send + Sync + 'static,
+        F: Fn(ApiRequest<E>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Answered<E>> + Send,
     {
         let answer = move |State(api): State<Api>,
@@ -115,7 +115,7 @@ async fn read<E: Endpoint>(
     api: Api,
     token: Arc<Token>,
     request: Request,
-) -> Result<Asked<E>, ApiError> {
+) -> Result<ApiRequest<E>, ApiError> {
     let (mut parts, body) = request.into_parts();
     let param = match E::PATH.contains('{') {
         true => {
@@ -145,7 +145,7 @@ async fn read<E: Endpoint>(
         false => Json::from_bytes(b"{}"),
     };
     let Json(body) = body.map_err(unreadable)?;
-    Ok(Asked { by: Operator { api, token, key }, param, query, body })
+    Ok(ApiRequest { by: Operator { api, token, key }, param, query, body })
 }
 
 fn rejected(status: StatusCode, says: String) -> ApiError {

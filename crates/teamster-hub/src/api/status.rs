@@ -13,7 +13,7 @@ use teamster_core::agent::Phase;
 use teamster_core::spending::Spent;
 use teamster_core::{State, TeamName, yak};
 
-use super::serving::{Answered, Asked, Serve as _};
+use super::serving::{Answered, ApiRequest, Serve as _};
 use super::{Api, runs, shapes};
 
 /// Maximum reasons for queued agents that are shown.
@@ -28,7 +28,7 @@ pub(super) fn routes() -> Router<Api> {
         .serve::<StopHub, _, _>(stop)
 }
 
-async fn status(Asked { by, .. }: Asked<ShowStatus>) -> Answered<ShowStatus> {
+async fn status(ApiRequest { by, .. }: ApiRequest<ShowStatus>) -> Answered<ShowStatus> {
     let api = &by.api;
     let state = api.hub.state();
     let runs = state.runs.iter().map(|(name, run)| RunAtAGlance {
@@ -95,7 +95,7 @@ fn used(state: &State) -> Spent {
 }
 
 /// Shows how agents are really isolated here, once that is known.
-async fn isolation(Asked { by, .. }: Asked<ShowIsolation>) -> Answered<ShowIsolation> {
+async fn isolation(ApiRequest { by, .. }: ApiRequest<ShowIsolation>) -> Answered<ShowIsolation> {
     let known = tokio::time::timeout(ISOLATION_PATIENCE, by.api.standing.known()).await;
     let unknown = || ApiError::new(Code::Unavailable, "it is not known yet");
     let found = known.ok().flatten().ok_or_else(unknown)?;
@@ -107,7 +107,7 @@ async fn isolation(Asked { by, .. }: Asked<ShowIsolation>) -> Answered<ShowIsola
     })
 }
 
-async fn stop(Asked { by, .. }: Asked<StopHub>) -> Answered<StopHub> {
+async fn stop(ApiRequest { by, .. }: ApiRequest<StopHub>) -> Answered<StopHub> {
     let _ = by.api.stop.send(true);
     Ok(Stopping { stopping: std::process::id() })
 }

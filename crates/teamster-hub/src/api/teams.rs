@@ -13,7 +13,7 @@ use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, page};
+use super::serving::{Answered, ApiRequest, Serve as _, page};
 use super::stands::holds_up;
 use super::waiting::wait_for_event;
 use crate::{agents, config};
@@ -23,14 +23,16 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 /// Removes a team that is one only because a hub was started in its directory. Others are removed from the configuration.
-async fn remove(Asked { by, param: name, .. }: Asked<RemoveTeam>) -> Answered<RemoveTeam> {
+async fn remove(
+    ApiRequest { by, param: name, .. }: ApiRequest<RemoveTeam>,
+) -> Answered<RemoveTeam> {
     let hub_directory = by.api.hub.directory().into();
     let remove = team::Command::Remove { name: name.clone(), hub_directory };
     by.submit(Command::Team(remove)).await?;
     Ok(teams::RemovedTeam { name, removed: true })
 }
 
-async fn list(Asked { by, query, .. }: Asked<ListTeams>) -> Answered<ListTeams> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListTeams>) -> Answered<ListTeams> {
     let api = &by.api;
     wait_for_event(api, query.wait_ms, &Topic::Log, query.after).await;
     let state = api.hub.state();

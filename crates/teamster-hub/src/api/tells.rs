@@ -15,7 +15,7 @@ use teamster_core::{Command, Event, State};
 use teamster_mcp::Hub as _;
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, internal};
+use super::serving::{Answered, ApiRequest, Serve as _, internal};
 use super::stands::stands;
 use super::waiting::wait_for;
 
@@ -42,7 +42,7 @@ fn find(api: &Api, which: &str) -> Result<(TellId, ConversationId), ApiError> {
 }
 
 /// Tells a team something; its answer is asked for by the id.
-async fn tell(Asked { by, body, .. }: Asked<TellTeam>) -> Answered<TellTeam> {
+async fn tell(ApiRequest { by, body, .. }: ApiRequest<TellTeam>) -> Answered<TellTeam> {
     let tells::NewTell { to, from, message, wait } = body;
     let new = NewTell { to, from, message, is_awaited: wait };
     let done = by.submit(Command::Conversation(conversation::Command::Tell(new))).await?;
@@ -57,7 +57,9 @@ async fn tell(Asked { by, body, .. }: Asked<TellTeam>) -> Answered<TellTeam> {
 }
 
 /// Cancels a message that is not begun; says how it stands.
-async fn cancel(Asked { by, param: which, .. }: Asked<CancelTell>) -> Answered<CancelTell> {
+async fn cancel(
+    ApiRequest { by, param: which, .. }: ApiRequest<CancelTell>,
+) -> Answered<CancelTell> {
     let (tell, _) = find(&by.api, &which)?;
     let cancel = conversation::Command::Cancel { tell };
     let done = by.submit(Command::Conversation(cancel)).await?;
@@ -78,7 +80,9 @@ pub(super) fn status(progress: &Progress) -> tells::Status {
     }
 }
 
-async fn show(Asked { by, param: which, query, .. }: Asked<ShowTell>) -> Answered<ShowTell> {
+async fn show(
+    ApiRequest { by, param: which, query, .. }: ApiRequest<ShowTell>,
+) -> Answered<ShowTell> {
     let api = &by.api;
     let (id, conversation) = find(api, &which)?;
     let trees = api.hub.trees();

@@ -9,7 +9,7 @@ use teamster_core::{Command, PrincipalName, RunName, TeamName, Timestamp, person
 use teamster_mcp::access::parse_grants;
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, invalid, page};
+use super::serving::{Answered, ApiRequest, Serve as _, invalid, page};
 use crate::secret;
 
 pub(super) fn routes() -> Router<Api> {
@@ -37,7 +37,7 @@ fn shown(token: &Token) -> tokens::Token {
     }
 }
 
-async fn list(Asked { by, query, .. }: Asked<ListTokens>) -> Answered<ListTokens> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListTokens>) -> Answered<ListTokens> {
     let state = by.api.hub.state();
     let which = (query.limit, query.cursor.as_deref());
     page(
@@ -49,7 +49,7 @@ async fn list(Asked { by, query, .. }: Asked<ListTokens>) -> Answered<ListTokens
     )
 }
 
-async fn create(Asked { by, body, .. }: Asked<CreateToken>) -> Answered<CreateToken> {
+async fn create(ApiRequest { by, body, .. }: ApiRequest<CreateToken>) -> Answered<CreateToken> {
     let secret = secret::new_secret();
     let next = || format!("agent-{}", by.api.hub.state().tokens.next_id().0);
     let name = body.name.unwrap_or_else(next);
@@ -87,14 +87,18 @@ fn grants(words: &[String]) -> Result<Grants, ApiError> {
     parse_grants(&teamster_mcp::tools::catalogue(), words).map_err(invalid)
 }
 
-async fn grant(Asked { by, param: which, body, .. }: Asked<GrantToken>) -> Answered<GrantToken> {
+async fn grant(
+    ApiRequest { by, param: which, body, .. }: ApiRequest<GrantToken>,
+) -> Answered<GrantToken> {
     let grants = grants(&body)?;
     let text = grants.to_string();
     by.submit(Command::Token(token::Command::Grant { which: which.clone(), grants })).await?;
     Ok(tokens::Granted { which, grants: text })
 }
 
-async fn revoke(Asked { by, param: which, .. }: Asked<RevokeToken>) -> Answered<RevokeToken> {
+async fn revoke(
+    ApiRequest { by, param: which, .. }: ApiRequest<RevokeToken>,
+) -> Answered<RevokeToken> {
     let done = by.submit(Command::Token(token::Command::Revoke { which: which.clone() })).await?;
     let released_items = done.events.len().saturating_sub(1);
     Ok(tokens::Revoked { revoked: which, released_items })

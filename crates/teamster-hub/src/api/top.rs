@@ -13,7 +13,7 @@ use teamster_core::agent::{Agent, Phase};
 use teamster_core::topic::Topic;
 use teamster_mcp::Hub as _;
 
-use super::serving::{Answered, Asked, Serve as _, internal};
+use super::serving::{Answered, ApiRequest, Serve as _, internal};
 use super::waiting::wait_for;
 use super::{Api, shapes};
 use crate::agents::retention;
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().serve::<ShowTop, _, _>(top)
 }
 
-async fn top(Asked { by, query, .. }: Asked<ShowTop>) -> Answered<ShowTop> {
+async fn top(ApiRequest { by, query, .. }: ApiRequest<ShowTop>) -> Answered<ShowTop> {
     let api = &by.api;
     let watch = api.hub.watch(&Topic::Log);
     let event = watch.until(&api.hub, |state| (state.seq() > query.after).then_some(()));

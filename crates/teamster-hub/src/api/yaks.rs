@@ -13,7 +13,7 @@ use teamster_core::yak::{self, Content, Event, Import, Imported, Kind, Status, Y
 use teamster_core::{Caller, Command, Context, Event as AnyEvent, State, Timestamp};
 
 use super::Api;
-use super::serving::{Answered, Asked, Serve as _, page};
+use super::serving::{Answered, ApiRequest, Serve as _, page};
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -57,14 +57,14 @@ fn shown(state: &State, yak: &Yak) -> ShownYak {
     }
 }
 
-async fn list(Asked { by, query, .. }: Asked<ListYaks>) -> Answered<ListYaks> {
+async fn list(ApiRequest { by, query, .. }: ApiRequest<ListYaks>) -> Answered<ListYaks> {
     let state = by.api.hub.state();
     let which = (query.limit, query.cursor.as_deref());
     let all = state.yaks.ranked_after(None, None);
     page(state.seq(), all, |yak| yak.id.to_string(), |yak| shown(&state, yak), which)
 }
 
-async fn label(Asked { by, param: id, body, .. }: Asked<LabelYak>) -> Answered<LabelYak> {
+async fn label(ApiRequest { by, param: id, body, .. }: ApiRequest<LabelYak>) -> Answered<LabelYak> {
     let (add, remove) = (body.add, body.remove);
     by.submit(Command::Yak(yak::Command::Label { yak: id.clone(), add, remove })).await?;
     Ok(Labelled { labelled: id })
@@ -88,7 +88,7 @@ fn whole(yak: &Arc<Yak>) -> WholeYak {
     }
 }
 
-async fn export(Asked { by, query, .. }: Asked<ExportYaks>) -> Answered<ExportYaks> {
+async fn export(ApiRequest { by, query, .. }: ApiRequest<ExportYaks>) -> Answered<ExportYaks> {
     let state = by.api.hub.state();
     let which = (query.limit, query.cursor.as_deref());
     let all = state.yaks.ranked_after(None, None);
@@ -97,7 +97,7 @@ async fn export(Asked { by, query, .. }: Asked<ExportYaks>) -> Answered<ExportYa
     Ok(ExportPage { prefix, yaks: page.items, next: page.next })
 }
 
-async fn import(Asked { by, body, .. }: Asked<ImportYaks>) -> Answered<ImportYaks> {
+async fn import(ApiRequest { by, body, .. }: ApiRequest<ImportYaks>) -> Answered<ImportYaks> {
     let yaks = body.yaks.into_iter().map(as_given).collect();
     let import = Import { yaks, prefix: body.prefix, only_new: body.only_new };
     let cx = Context {

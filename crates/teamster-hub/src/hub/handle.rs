@@ -15,7 +15,7 @@ use teamster_core::{Caller, Command, State, Timestamp, quota};
 use teamster_log::{Log, TranscriptName};
 use teamster_mcp::Hub;
 use teamster_mcp::hub::{
-    Aside, Asked, Done, Failure, Listens, Live, Nodes, StepsBack, Waits, Watch,
+    Done, Failure, LeftDirectory, Listens, Live, Nodes, RecordsQuery, StepsBack, WaitGuard, Watch,
 };
 use teamster_mcp::pace::{self, Paces};
 use tokio::sync::{mpsc, oneshot};
@@ -23,17 +23,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::decider::{Input, Submission};
 use super::disk::Disk;
-use super::idlers::Idlers;
+use super::idlers::WaitingCallers;
 use super::pids::Pids;
 use super::pulse::Pulse;
 use super::stderrs::Stderrs;
 use super::trees::{Left, Trees};
-use super::unheard::Unheard;
+use super::unheard::UnreadAnswers;
 use super::waiters::Waiters;
 use super::words::Words;
 use super::written::Written;
 use crate::clock::Clock;
-use crate::held::Held;
+use crate::held::Confined;
 use crate::project::Project;
 
 /// A cheap-to-clone way to read the published state and to submit commands.
@@ -50,11 +50,11 @@ pub struct Handle {
 pub(super) struct Shared {
     pub(super) published: ArcSwap<State>,
     pub(super) waiters: Waiters,
-    pub(super) idlers: Arc<Idlers>,
+    pub(super) idlers: Arc<WaitingCallers>,
     pub(super) words: Words,
     pub(super) trees: Arc<Trees>,
     pub(super) ends: CancellationToken,
-    pub(super) unheard: Arc<Unheard>,
+    pub(super) unheard: Arc<UnreadAnswers>,
     pub(super) pids: Pids,
     pub(super) stderrs: Stderrs,
     pub(super) written: Written,
@@ -66,7 +66,7 @@ pub(super) struct Shared {
 
 impl Handle {
     /// Returns what runs commands where agents work.
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &Confined {
         self.project.held()
     }
 
@@ -163,7 +163,7 @@ impl Handle {
     }
 
     /// Returns who does nothing but wait.
-    pub fn idlers(&self) -> &Arc<Idlers> {
+    pub fn idlers(&self) -> &Arc<WaitingCallers> {
         &self.shared.idlers
     }
 
@@ -178,7 +178,7 @@ impl Handle {
     }
 
     /// Returns the messages whose answers are no longer waited for.
-    pub fn unheard(&self) -> &Unheard {
+    pub fn unheard(&self) -> &UnreadAnswers {
         &self.shared.unheard
     }
 
@@ -204,8 +204,8 @@ impl Handle {
 }
 
 /// Returns the newest records of a piece of a transcript.
-async fn records(log: Arc<dyn Log>, asked: Asked) -> Result<Vec<Value>, String> {
-    let Asked { agent, after, up_to, n_records } = asked;
+async fn records(log: Arc<dyn Log>, asked: RecordsQuery) -> Result<Vec<Value>, String> {
+    let RecordsQuery { agent, after, up_to, n_records } = asked;
     let name = format!("agent.{agent}");
     let transcript = TranscriptName::new(name).map_err(|error| error.to_string())?;
     let failed = |error: teamster_log::Error| error.to_string();
@@ -245,19 +245,21 @@ impl Hub for Handle {
         self.shared.waiters.watch(topic)
     }
 
-    fn waits(&self, caller: &Caller) -> Waits {
-        Waits::new(self.shared.idlers.clone().enter(&caller.principal))
+    fn waits(&self, caller: &Caller) -> WaitGuard {
+        WaitGuard::new(self.shared.idlers.clone().enter(&caller.principal))
     }
 
     fn ends(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.shared.ends.cancelled())
     }
 
-    fn steps_aside(&self, caller: &Caller) -> Aside {
+    fn steps_aside(&self, caller: &Caller) -> LeftDirectory {
         let state = Self::state(self);
         let agent = state.agents.of_caller(caller);
         let left = agent.and_then(|agent| self.shared.trees.leave(&agent.id));
-        left.map_or_else(Aside::nowhere, |left| Aside::new(Gone { hub: self.clone(), left }))
+        left.map_or_else(LeftDirectory::nowhere, |left| {
+            LeftDirectory::new(Gone { hub: self.clone(), left })
+        })
     }
 
     fn listens(&self, tell: TellId) -> Listens {
@@ -278,7 +280,7 @@ impl Nodes for Handle {
         Box::pin(std::future::ready(live))
     }
 
-    fn records(&self, asked: Asked) -> BoxFuture<'_, Result<Vec<Value>, String>> {
+    fn records(&self, asked: RecordsQuery) -> BoxFuture<'_, Result<Vec<Value>, String>> {
         Box::pin(records(self.log.clone(), asked))
     }
 

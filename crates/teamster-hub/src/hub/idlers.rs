@@ -8,18 +8,18 @@ use tokio::sync::Notify;
 
 /// The principals that wait, with how many of their calls do.
 #[derive(Debug, Default)]
-pub struct Idlers {
+pub struct WaitingCallers {
     waiting: Mutex<BTreeMap<PrincipalName, usize>>,
     changed: Notify,
 }
 
 /// One call that waits.
 pub(super) struct Idle {
-    idlers: Arc<Idlers>,
+    idlers: Arc<WaitingCallers>,
     principal: PrincipalName,
 }
 
-impl Idlers {
+impl WaitingCallers {
     pub fn contains(&self, principal: &PrincipalName) -> bool {
         self.waiting().contains_key(principal)
     }

@@ -19,7 +19,7 @@ pub use decider::{Ended, Input, Snapshots, Submission};
 pub use disk::Disk;
 pub use fair::WAITING_MAX;
 pub use handle::Handle;
-pub use idlers::Idlers;
+pub use idlers::WaitingCallers;
 pub use open::{OpenError, Opened, Parts, start};
 pub use pulse::{Pulse, Ticket, guarded};
 pub use trees::{Claim, Tree, Trees};

@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 /// Those that are not recorded yet. What is here when the hub is killed is made good by the state: whoever waited is gone.
 #[derive(Debug, Default)]
-pub struct Unheard {
-    waits: Mutex<Waits>,
+pub struct UnreadAnswers {
+    waits: Mutex<Waiting>,
     more: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waits {
+struct Waiting {
     /// How many wait for each answer: a caller that asks the same again may come before the first has given up.
     listeners: HashMap<TellId, usize>,
     given_up: Vec<TellId>,
@@ -23,7 +23,7 @@ struct Waits {
 /// Somebody who waits for the answer to a message, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
-    unheard: Arc<Unheard>,
+    unheard: Arc<UnreadAnswers>,
     tell: TellId,
     is_heard: bool,
 }
@@ -51,7 +51,7 @@ impl Drop for Listener {
     }
 }
 
-impl Unheard {
+impl UnreadAnswers {
     pub(super) fn listener(self: Arc<Self>, tell: TellId) -> Listener {
         *self.lock().listeners.entry(tell).or_default() += 1;
         Listener { unheard: self, tell, is_heard: true }
@@ -72,7 +72,7 @@ impl Unheard {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waits> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_unheard_when_the_last_has_given_up() {
-        let unheard = Arc::new(Unheard::default());
+        let unheard = Arc::new(UnreadAnswers::default());
         let [first, second] = [(); 2].map(|()| unheard.clone().listener(TellId(1)));
         let heard = unheard.clone().listener(TellId(2));
         let third = unheard.clone().listener(TellId(3));

@@ -14,7 +14,7 @@ use super::between::Place;
 use super::branch::{self, Waited};
 use super::git::{self, Standing, Tree};
 use super::hooks::{Event, Values};
-use super::{Course, TRY_AGAIN_AFTER};
+use super::{RunDriver, TRY_AGAIN_AFTER};
 use crate::agents;
 
 /// After an iteration that failed, the next waits at least so long, twice as long after each more.
@@ -36,7 +36,7 @@ fn left_before(files: Arc<str>) -> Left {
     Left { incarnation: 0, files: Some(files), at: Timestamp(0) }
 }
 
-impl Course<'_> {
+impl RunDriver<'_> {
     /// Begins the next iteration of a worker.
     pub(super) async fn begin(&self, worker: u32, plans: bool) {
         let hub = &self.shared.hub;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use teamster_core::drive::{Drive, Phase};
 
 use super::git::{self, GitError, Standing, Tree};
-use super::{Course, TRY_AGAIN_AFTER};
+use super::{RunDriver, TRY_AGAIN_AFTER};
 
 /// How long a run waits for its user to be on a branch again. A bisect or a rebase by hand takes minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -44,7 +44,7 @@ pub(super) fn refused(standing: &Standing) -> GitError {
     GitError::new("merge", format!("{standing}; run `git switch BRANCH`, then resume"))
 }
 
-impl Course<'_> {
+impl RunDriver<'_> {
     /// Waits until commits can be made where HEAD is.
     pub(super) async fn until_on_branch(
         &self,

@@ -13,7 +13,7 @@ use teamster_core::run::Run;
 use super::git::{GitError, Locking, Tree};
 use super::{anchors, kept, worktrees};
 use crate::config::DataFiles;
-use crate::held::Held;
+use crate::held::Confined;
 
 /// Whoever worked on the run may still be clearing up; so often, and so long each time, that is waited for.
 const LOOKS_MAX: u32 = 50;
@@ -45,7 +45,7 @@ pub(crate) enum Problem {
 
 /// Removes what a run that nobody works on has left in its repository and beside it. `force` removes unmerged work, too.
 pub(crate) async fn forget(
-    held: &Held,
+    held: &Confined,
     data: &DataFiles,
     name: &RunName,
     run: &Run,
@@ -87,7 +87,7 @@ async fn lock(main: &Tree) -> Option<Locking> {
 }
 
 /// Returns the worktrees of a run. Agents can put a link in their place, to what only the hub may remove.
-async fn worktrees_in(held: &Held, root: &Path) -> Vec<PathBuf> {
+async fn worktrees_in(held: &Confined, root: &Path) -> Vec<PathBuf> {
     let names = held.file(FileTask::list(root)).await.unwrap_or_default();
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     let mut found: Vec<PathBuf> = names.map(|name| root.join(OsStr::from_bytes(name))).collect();
@@ -114,7 +114,7 @@ async fn unmerged(main: &Tree, name: &RunName, trees: &[PathBuf]) -> Result<Vec<
 }
 
 async fn remove(
-    (held, main): (&Held, &Tree),
+    (held, main): (&Confined, &Tree),
     data: &DataFiles,
     name: &RunName,
     trees: Vec<PathBuf>,

@@ -18,7 +18,7 @@ use teamster_agents::deputy::FileTask;
 
 pub(super) use self::about::anchored;
 pub(super) use self::apart::{Anchors, Apart};
-use crate::held::Held;
+use crate::held::Confined;
 
 pub(super) use lock::{Lock, Locking};
 pub(super) use standing::{Standing, branch_of, on_branch};
@@ -39,7 +39,7 @@ const REPOSITORY: &[u8] = b"160000";
 pub(super) struct Tree {
     root: PathBuf,
     within: PathBuf,
-    held: Held,
+    held: Confined,
     /// Only agents work in it.
     is_ours: bool,
     /// Where its index is, if that is known.
@@ -142,7 +142,7 @@ impl Change {
 impl Tree {
     /// Returns the working tree that a directory is in, if it is in one. That git does not answer for a repository is
     /// another thing than that there is none.
-    pub(super) async fn at(held: &Held, directory: &Path) -> Result<Option<Self>, GitError> {
+    pub(super) async fn at(held: &Confined, directory: &Path) -> Result<Option<Self>, GitError> {
         let odd = |says: String| GitError::new("rev-parse", says);
         let is_gone = |error| odd(format!("{} cannot be found: {error}", directory.display()));
         let directory = std::fs::canonicalize(directory).map_err(is_gone)?;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::git::{self, Gathered, GitError, Merged, Message, Standing, Tree};
 use super::hooks::{CommandLine, Hook, How};
-use super::{Course, branch};
+use super::{RunDriver, branch};
 use crate::settings::Whole;
 
 /// So often in a row agents try to merge the same work; after that it waits for a person.
@@ -28,7 +28,7 @@ const CHECK_BYTES_MAX: usize = 4_000;
 /// The person may commit something while we merge; so often it is tried again.
 const TRIES_MAX: u32 = 5;
 
-impl Course<'_> {
+impl RunDriver<'_> {
     fn worktree_path(&self, worker: u32) -> PathBuf {
         super::worktrees(&self.shared.data, self.name).join(format!("worker-{worker}"))
     }
@@ -61,7 +61,7 @@ impl Course<'_> {
         &self,
         main: &Tree,
         open: &Open,
-    ) -> Result<Result<Tree, Came>, GitError> {
+    ) -> Result<Result<Tree, Landed>, GitError> {
         let path = self.worktree_path(open.worker);
         let is_gone = !path.exists();
         let (tree, moved) = main.worktree(&path).await?;
@@ -80,7 +80,7 @@ impl Course<'_> {
             open.number
         );
         self.add(open, content, None, None).await;
-        Ok(Err(Came::LeftOver(format!("its worktree {what}"))))
+        Ok(Err(Landed::LeftOver(format!("its worktree {what}"))))
     }
 
     /// Returns a worker's worktree, which is as the project is now.
@@ -156,7 +156,7 @@ impl Course<'_> {
         drive: &Drive,
         open: &Open,
         work: &Gathered,
-    ) -> Result<Came, GitError> {
+    ) -> Result<Landed, GitError> {
         if !work.unsettled.is_empty() {
             let why = format!("has the marks of conflicts in {}", git::some_of(&work.unsettled));
             return self.left_over(main, tree, open, &work.commit, &why).await;
@@ -179,7 +179,7 @@ impl Course<'_> {
         drive: &Drive,
         open: &Open,
         commit: &str,
-    ) -> Result<Came, GitError> {
+    ) -> Result<Landed, GitError> {
         for _ in 0..TRIES_MAX {
             let waited = self.until_on_branch(main, drive, branch::Why::Merge).await?;
             let standing = waited.standing()?;
@@ -224,7 +224,7 @@ impl Course<'_> {
                 Ok(()) => {
                     // What its check has left is no work; if it stays, it is looked at before the next iteration.
                     let _ = tree.reset_to(&merged).await;
-                    return Ok(Came::Commit(merged));
+                    return Ok(Landed::Commit(merged));
                 }
                 // Somebody has committed something meanwhile.
                 Err(_) if main.standing().await? != standing => {}
@@ -337,7 +337,7 @@ impl Course<'_> {
         open: &Open,
         commit: &str,
         why: &str,
-    ) -> Result<Came, GitError> {
+    ) -> Result<Landed, GitError> {
         let (branch, about) = self.keep(main, open, commit, "iteration").await?;
         let content = format!(
             "Bring in the work of iteration {}{about}: it is on the branch {branch} and {why}. Merge that branch \
@@ -350,7 +350,7 @@ impl Course<'_> {
         // What a check said is in the item.
         let brief =
             why.lines().next().unwrap_or_default().trim_end_matches("; it said at the end:");
-        Ok(Came::LeftOver(format!("its work is on the branch {branch} and {brief}")))
+        Ok(Landed::LeftOver(format!("its work is on the branch {branch} and {brief}")))
     }
 
     /// Says whether an iteration that cannot be merged was itself to merge such work, and that one too: then the next try
@@ -380,7 +380,7 @@ impl Course<'_> {
         open: &Open,
         commit: &str,
         why: &GitError,
-    ) -> Result<Came, GitError> {
+    ) -> Result<Landed, GitError> {
         let (branch, about) = self.keep(main, open, commit, "iteration").await?;
         let content = format!(
             "For the person: the work of iteration {}{about} waits on the branch {branch}, because it could not be taken over \
@@ -390,7 +390,7 @@ impl Course<'_> {
         );
         self.add(open, content, Some(Status::Blocked), Some((&branch, commit))).await;
         self.reset(main, tree, commit).await?;
-        Ok(Came::LeftOver(format!("its work waits for you on the branch {branch}: {why}")))
+        Ok(Landed::LeftOver(format!("its work waits for you on the branch {branch}: {why}")))
     }
 
     /// Gives work that is not taken over a branch of its own. Returns its name, and what it is about.
@@ -567,8 +567,8 @@ impl Course<'_> {
     }
 }
 
-/// What came of an iteration's work.
-pub(super) enum Came {
+/// Where an iteration's work is.
+pub(super) enum Landed {
     Nothing,
     /// This commit is in the project.
     Commit(String),

@@ -32,10 +32,10 @@ pub use self::between::Between;
 use self::between::Seals;
 use self::git::{Lock, Locking, Message, Standing, Tree};
 use self::hooks::{Event, Hooks, Starter, Values};
-use self::merging::Came;
+use self::merging::Landed;
 use crate::agents::{self, Configured};
 use crate::config::DataFiles;
-use crate::held::{Guarded, Held};
+use crate::held::{Confined, Guarded};
 use crate::hub::Handle;
 use crate::{reading, tasks};
 
@@ -133,7 +133,7 @@ impl Work {
         let (shared, under_way) = (self.shared.clone(), self.under_way.clone());
         let task = self.tracker.track_future(async move {
             loop {
-                Course::new(&shared, &name).run().await;
+                RunDriver::new(&shared, &name).run().await;
                 let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
                 // It may have been begun anew before we noticed that it was over.
                 if shared.stop.is_cancelled() || !shared.hub.state().runs.get(&name).is_driven() {
@@ -163,7 +163,7 @@ fn anchors(name: &RunName) -> String {
 
 /// Returns the repository that a directory is in, if it is in one; if git does not answer for it, what to do about that.
 pub(crate) async fn repository(
-    held: &Held,
+    held: &Confined,
     directory: &Path,
 ) -> Result<Option<drive::Repository>, String> {
     match Tree::at(held, directory).await {
@@ -196,7 +196,7 @@ fn finishes(run: &Run, open: &Open) -> bool {
 }
 
 /// One run on its way.
-struct Course<'a> {
+struct RunDriver<'a> {
     shared: &'a Shared,
     name: &'a RunName,
     /// Work is taken over by one worker at a time.
@@ -212,7 +212,7 @@ struct Course<'a> {
     is_uncleared: AtomicBool,
 }
 
-impl<'a> Course<'a> {
+impl<'a> RunDriver<'a> {
     fn new(shared: &'a Shared, name: &'a RunName) -> Self {
         let (merges, begins, warns) = Default::default();
         let state = shared.hub.state();
@@ -541,13 +541,13 @@ impl<'a> Course<'a> {
             .and_then(|agent| agent.outcome.as_ref())
             .is_some_and(|outcome| outcome.ending == teamster_core::agent::Ending::Completed);
         let came = match &open.base {
-            _ if settled.is_err() => settled.map(|()| Came::Nothing),
+            _ if settled.is_err() => settled.map(|()| Landed::Nothing),
             // What was finished stays so, whatever became of its agent after that.
             Some(base) if completed || finishes(state.runs.get(self.name), open) => {
                 self.commit(&state, &drive, open, base).await
             }
             Some(base) if drive.terms.workers > 1 => {
-                self.set_aside(&state, &drive, open, base).await.map(|()| Came::Nothing)
+                self.set_aside(&state, &drive, open, base).await.map(|()| Landed::Nothing)
             }
             Some(base) => {
                 // Nobody may ever resume the run, and `run forget` removes how the files were.
@@ -558,9 +558,9 @@ impl<'a> Course<'a> {
                 if let Err(error) = kept.await {
                     tracing::warn!(run = self.name.as_str(), %error, "nothing could be kept");
                 }
-                Ok(Came::Nothing)
+                Ok(Landed::Nothing)
             }
-            None => Ok(Came::Nothing),
+            None => Ok(Landed::Nothing),
         };
         if self.shared.stop.is_cancelled() {
             // It may have been cut short, and is done again when the hub starts again.
@@ -569,9 +569,9 @@ impl<'a> Course<'a> {
         self.return_unmerged(&drive, open).await;
         let state = self.shared.hub.state();
         let (commit, problem) = match came {
-            Ok(Came::Nothing) => (None, None),
-            Ok(Came::Commit(commit)) => (Some(commit), None),
-            Ok(Came::LeftOver(why)) => (None, Some(why)),
+            Ok(Landed::Nothing) => (None, None),
+            Ok(Landed::Commit(commit)) => (Some(commit), None),
+            Ok(Landed::LeftOver(why)) => (None, Some(why)),
             Err(problem) => {
                 (None, Some(format!("what it changed could not be committed: {problem}")))
             }
@@ -648,7 +648,7 @@ impl<'a> Course<'a> {
         drive: &Drive,
         open: &Open,
         base: &str,
-    ) -> Result<Came, git::GitError> {
+    ) -> Result<Landed, git::GitError> {
         let main = self.main_tree(drive).await?;
         let seal = self.seal(open, base);
         if drive.terms.workers == 1 {
@@ -663,13 +663,13 @@ impl<'a> Course<'a> {
                 None => main.moved_since(base).await,
             };
             self.warn_of(&main, open, base, &left_out).await;
-            return Ok(commit.map_or(Came::Nothing, Came::Commit));
+            return Ok(commit.map_or(Landed::Nothing, Landed::Commit));
         }
         if let Some(known) = main.find(base, &seal).await? {
             // Only that was not written down; what a check has left is no work.
             let tree = self.worktree_of(&main, open.worker).await?;
             tree.reset_to(&known).await?;
-            return Ok(Came::Commit(known));
+            return Ok(Landed::Commit(known));
         }
         let tree = match self.worktree_after(&main, open).await? {
             Ok(tree) => tree,
@@ -677,7 +677,7 @@ impl<'a> Course<'a> {
         };
         match self.gathered(state, &tree, open, base).await? {
             Some(work) => self.take_over(&main, &tree, drive, open, &work).await,
-            None => Ok(Came::Nothing),
+            None => Ok(Landed::Nothing),
         }
     }
 

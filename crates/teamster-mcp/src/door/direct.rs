@@ -23,7 +23,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::http::{Served, problem};
-use super::rmcp::{Asked, declared_by, key_of, listed, response_of};
+use super::rmcp::{Admitted, declared_by, key_of, listed, response_of};
 use super::strict;
 use crate::call::Request;
 use crate::catalogue::Catalogue;
@@ -81,7 +81,7 @@ pub(super) fn serves(catalogue: &Catalogue) -> bool {
 /// Answers a request, or leaves it to rmcp.
 pub(super) async fn answer(
     served: &Arc<Served>,
-    asked: &Asked,
+    asked: &Admitted,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Response> {

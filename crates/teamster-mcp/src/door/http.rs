@@ -27,7 +27,7 @@ use teamster_core::topic::Topic;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rmcp::{Adapter, Asked};
+use super::rmcp::{Adapter, Admitted};
 use super::sessions::Sessions;
 use super::unfinished::Unfinished;
 use super::{direct, lines, strict};
@@ -398,7 +398,7 @@ async fn serve_mcp<H: ServerHandler>(
     }
     let key =
         parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned());
-    let asked = Asked { token, scope, key };
+    let asked = Admitted { token, scope, key };
     if parts.method != Method::POST {
         return serve_by_rmcp(&mcp, asked, parts, body).await;
     }
@@ -435,7 +435,7 @@ fn plain(path: &str) -> &str {
 
 async fn serve_by_rmcp<H: ServerHandler>(
     mcp: &Mcp<H>,
-    asked: Asked,
+    asked: Admitted,
     mut parts: Parts,
     body: Body,
 ) -> Response {

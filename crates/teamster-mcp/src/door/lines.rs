@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{BODY_BYTES_MAX, Newcomer, Served, problem, token_ended};
 use super::paced::Paced;
-use super::rmcp::{Adapter, Asked};
+use super::rmcp::{Adapter, Admitted};
 use crate::access::parse_grants;
 use crate::hub::Failure;
 use crate::scope::Scope;
@@ -75,7 +75,7 @@ pub(super) async fn serve(
                 let read = Paced::new(read, connection.clone(), served_token.clone());
                 let transport =
                     AsyncRwTransport::new(read, write).with_max_line_length(BODY_BYTES_MAX);
-                let asked = Asked { token: served_token.clone(), scope, key: None };
+                let asked = Admitted { token: served_token.clone(), scope, key: None };
                 let adapter = Adapter::for_connection(connection.clone(), asked);
                 tokio::select! {
                     () = serve_transport(adapter, transport, connection.service.streams_ended().child_token()) => {}

@@ -37,7 +37,7 @@ use crate::trace::Trace;
 
 /// Who asks, and where; the door puts it into each request after it has checked the token.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct Admitted {
     pub(super) token: Arc<Token>,
     pub(super) scope: Scope,
     pub(super) key: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct Asked {
 pub struct Adapter {
     served: Arc<Served>,
     /// Who asks on a connection whose requests do not say so each time.
-    connection: Option<Asked>,
+    connection: Option<Admitted>,
     /// Cancelled when the session is over, so that what watches for it ends too.
     over: CancellationToken,
     _ends_with_us: DropGuard,
@@ -63,16 +63,16 @@ impl Adapter {
     }
 
     /// An adapter for one connection that was checked as a whole.
-    pub(super) fn for_connection(served: Arc<Served>, asked: Asked) -> Self {
+    pub(super) fn for_connection(served: Arc<Served>, asked: Admitted) -> Self {
         Self { connection: Some(asked), ..Self::new(served) }
     }
 
-    fn asked(&self, extensions: &rmcp::model::Extensions) -> Result<Asked, ErrorData> {
+    fn asked(&self, extensions: &rmcp::model::Extensions) -> Result<Admitted, ErrorData> {
         if let Some(asked) = &self.connection {
             return Ok(asked.clone());
         }
         let parts = extensions.get::<http::request::Parts>();
-        let asked = parts.and_then(|parts| parts.extensions.get::<Asked>());
+        let asked = parts.and_then(|parts| parts.extensions.get::<Admitted>());
         asked.cloned().ok_or_else(|| {
             ErrorData::internal_error("the request did not come through the door", None)
         })
@@ -80,7 +80,7 @@ impl Adapter {
 
     /// Returns the token as it is now: the door let it in, but in a session's lifetime it may have ended, or been
     /// granted other things.
-    fn token(&self, asked: &Asked) -> Result<Arc<Token>, ErrorData> {
+    fn token(&self, asked: &Admitted) -> Result<Arc<Token>, ErrorData> {
         let token = self.served.service.hub.state().tokens.get(asked.token.id).cloned();
         token.ok_or_else(|| ErrorData::invalid_request("this token has ended", None))
     }
@@ -107,13 +107,13 @@ impl Adapter {
 }
 
 /// Returns what a caller is told of its tools.
-pub(super) fn listed(served: &Served, asked: &Asked) -> ListToolsResult {
+pub(super) fn listed(served: &Served, asked: &Admitted) -> ListToolsResult {
     let result = ListToolsResult::with_all_items(tools(served, asked));
     result.with_ttl_ms(LIST_FRESH_MS).with_cache_scope(CacheScope::Private)
 }
 
 /// Returns the tools that the caller has, in the order of the catalogue.
-fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
+fn tools(served: &Served, asked: &Admitted) -> Vec<Tool> {
     // Grants can change while a token lives; what it has now counts.
     let state = served.service.hub.state();
     let Some(token) = state.tokens.get(asked.token.id) else { return Vec::new() };
@@ -123,7 +123,7 @@ fn tools(served: &Served, asked: &Asked) -> Vec<Tool> {
 }
 
 /// Waits until the caller's tools are others than `before`.
-async fn changed(served: &Served, asked: &Asked, before: &[Tool]) -> Vec<Tool> {
+async fn changed(served: &Served, asked: &Admitted, before: &[Tool]) -> Vec<Tool> {
     let hub = served.service.hub.as_ref();
     let watch = hub.watch(&Topic::Principal(asked.token.principal.clone()));
     watch.until(hub, |_| Some(tools(served, asked)).filter(|tools| tools != before)).await
@@ -166,7 +166,7 @@ pub(super) fn declared_by(declared: &ClientCapabilities) -> Client {
 
 /// Returns the key that a call can be repeated with. One that is no text is refused like a malformed one: a call taken as
 /// without would not be repeatable.
-pub(super) fn key_of(meta: &RequestMetaObject, asked: &Asked) -> Option<String> {
+pub(super) fn key_of(meta: &RequestMetaObject, asked: &Admitted) -> Option<String> {
     let key = meta.get("teamster/key").map(|key| key.as_str().unwrap_or_default().to_owned());
     key.or_else(|| asked.key.clone())
 }

@@ -48,7 +48,7 @@ struct Limited(String);
 struct Denied;
 
 /// What was decided about a permission.
-struct Asked {
+struct Decided {
     decided: String,
     is_allowed: bool,
 }
@@ -141,7 +141,7 @@ impl Turn {
             Step::Write { path, text } => self.write(&path, &text).await,
             Step::Run(command) => self.run(&command).await,
             Step::Ask(text) => {
-                let Asked { decided, .. } = self.asked(&text).await?;
+                let Decided { decided, .. } = self.asked(&text).await?;
                 self.say(&format!("permission: {decided}")).await
             }
             Step::Need(text) => self.asked(&text).await.map(drop),
@@ -218,7 +218,7 @@ impl Turn {
     }
 
     /// Asks for permission, and returns what was decided.
-    async fn asked(&self, text: &str) -> anyhow::Result<Asked> {
+    async fn asked(&self, text: &str) -> anyhow::Result<Decided> {
         let text = self.session.results.fill(text)?;
         let mut fields =
             ToolCallUpdateFields::new().title(text.clone()).status(ToolCallStatus::Pending);
@@ -246,7 +246,7 @@ impl Turn {
         };
         let is_allowed = decided == "allow";
         self.end_tool_call(is_allowed, &decided).await?;
-        Ok(Asked { decided, is_allowed })
+        Ok(Decided { decided, is_allowed })
     }
 
     async fn usage(&mut self, input: u64, output: u64, cost: Option<f64>) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use expect_test::expect;
 use teamster_agents::deputy::{Command, Error, FileTask, How, Output, STDOUT_BYTES_MAX};
 use teamster_agents::isolation::Isolation;
 use teamster_hub::config::DataFiles;
-use teamster_hub::held::{Guarded, Held};
+use teamster_hub::held::{Confined, Guarded};
 use tempfile::TempDir;
 
 use crate::appearing::until_exists;
@@ -20,7 +20,7 @@ use crate::work::{Project, TEMPLATE, said};
 
 struct World {
     place: TempDir,
-    held: Held,
+    held: Confined,
 }
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
         std::fs::create_dir(&data).expect("it can be made");
         let config = place.path().join("config/teamster");
         let guarded = Guarded::new(&DataFiles::of(&data), None, Some(&config));
-        let held = Held::by_program(program(), &data, guarded.expect("the data is there"));
+        let held = Confined::by_program(program(), &data, guarded.expect("the data is there"));
         Self { place, held }
     }
 
@@ -176,7 +176,7 @@ async fn files_that_git_names_are_handled_as_agents_see_them() {
     assert!(world.path("data/launches").exists());
     // The control: with the hub's own rights each of them does what it says.
     let first = tries().next().expect("there are some");
-    Held::here().file(first).await.expect("nothing is hidden from it");
+    Confined::here().file(first).await.expect("nothing is hidden from it");
     assert_eq!(std::fs::read_to_string(&copy).expect("it was copied"), "the token\n");
 }
 
@@ -214,7 +214,7 @@ async fn another_git_in_the_way_of_the_hubs_is_not_run() {
     assert!(project.commits().len() > 1, "{}", said(&output));
     // The control: by its name it is found first.
     let by_name = Command::new("sh", &project.path).args(["-c", "git status"]).env("PATH", path);
-    Held::here().run(by_name).await.expect("it runs");
+    Confined::here().run(by_name).await.expect("it runs");
     assert!(Path::new(&ran).exists());
 }
 

@@ -108,7 +108,7 @@ const AUTHOR: &str = "And who wrote it?";
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_waited_for_is_read_later_and_a_busy_team_answers_in_order() {
     let scripts = [
-        Script::new(REPORT, [Step::Held("So far ".into(), "and to the end.".into())]),
+        Script::new(REPORT, [Step::Confined("So far ".into(), "and to the end.".into())]),
         Script::new(TITLE, [Step::say("Annual report.")]),
         Script::new(AUTHOR, [Step::say("Nobody.")]),
     ];

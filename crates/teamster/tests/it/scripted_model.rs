@@ -47,7 +47,7 @@ pub(crate) enum Step {
     /// Begins to say this, and never goes on. Some agents can be interrupted only then.
     Stall(String),
     /// Says the first part, and the second when the test says so: see [`ScriptedModel::let_go_on`].
-    Held(String, String),
+    Confined(String, String),
     /// Says, as the vendor does, that the account has nothing left until then.
     UsedUp {
         until_unix_s: u64,
@@ -114,13 +114,13 @@ enum Answer {
     /// The script says not to answer, or no more than these words.
     Hung { prompt: String, step: usize, words: Option<String> },
     /// The script says to answer in two parts.
-    Held { prompt: String, step: usize, parts: [String; 2] },
+    Confined { prompt: String, step: usize, parts: [String; 2] },
     /// The script says that the account has nothing left.
     UsedUp { prompt: String, step: usize, until_unix_s: u64 },
     /// The script could not go on; the agent is told the reason as the model's words.
     Stuck { prompt: String, step: usize, reason: String },
     /// No turn of a script: titles, probes, suggestions.
-    Aside,
+    LeftDirectory,
     /// Not a model call, or one of an API that the model does not speak.
     Other(StatusCode),
 }
@@ -178,9 +178,9 @@ impl ScriptedModel {
         let asked = |request: &&Request| match &request.answer {
             Answer::Step { prompt: of, step: at, .. }
             | Answer::Hung { prompt: of, step: at, .. }
-            | Answer::Held { prompt: of, step: at, .. }
+            | Answer::Confined { prompt: of, step: at, .. }
             | Answer::UsedUp { prompt: of, step: at, .. } => of == prompt && *at == step,
-            Answer::Stuck { .. } | Answer::Aside | Answer::Other(_) => false,
+            Answer::Stuck { .. } | Answer::LeftDirectory | Answer::Other(_) => false,
         };
         loop {
             let more = self.shared.asked.notified();
@@ -201,7 +201,7 @@ impl ScriptedModel {
         let requests = self.requests();
         let request = requests.iter().rev().find(|request| {
             let heard = request.heard.last();
-            !matches!(request.answer, Answer::Aside)
+            !matches!(request.answer, Answer::LeftDirectory)
                 && heard.is_some_and(|last| last.contains(prompt))
         });
         request.expect("the prompt was heard").heard.clone()
@@ -248,7 +248,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hung { prompt, step, .. } => write!(f, "{prompt:?} step {step}: no answer"),
-            Self::Held { prompt, step, .. } => write!(f, "{prompt:?} step {step}: held"),
+            Self::Confined { prompt, step, .. } => write!(f, "{prompt:?} step {step}: held"),
             Self::UsedUp { prompt, step, .. } => write!(f, "{prompt:?} step {step}: used up"),
             Self::Step { prompt, step, reply: Reply::Text(text) } => {
                 write!(f, "{prompt:?} step {step}: {text:?}")
@@ -257,7 +257,7 @@ impl fmt::Display for Answer {
                 write!(f, "{prompt:?} step {step}: {tool} {arguments}")
             }
             Self::Stuck { prompt, step, reason } => write!(f, "{prompt:?} step {step}: {reason}"),
-            Self::Aside => write!(f, "not a scripted turn"),
+            Self::LeftDirectory => write!(f, "not a scripted turn"),
             Self::Other(status) => write!(f, "{status}"),
         }
     }
@@ -269,10 +269,11 @@ impl Answer {
             Self::Step { reply, .. } => reply.clone(),
             Self::Stuck { reason, .. } => Reply::Text(reason.clone()),
             Self::Hung { words: Some(words), .. } => Reply::Text(words.clone()),
-            Self::Held { parts, .. } => Reply::Text(parts.concat()),
-            Self::Hung { words: None, .. } | Self::UsedUp { .. } | Self::Aside | Self::Other(_) => {
-                Reply::Text("ok".to_owned())
-            }
+            Self::Confined { parts, .. } => Reply::Text(parts.concat()),
+            Self::Hung { words: None, .. }
+            | Self::UsedUp { .. }
+            | Self::LeftDirectory
+            | Self::Other(_) => Reply::Text("ok".to_owned()),
         }
     }
 }
@@ -313,7 +314,7 @@ async fn serve(
         _ => None,
     };
     let held = match &answer {
-        Answer::Held { prompt, parts, .. } => Some((prompt.clone(), parts.clone())),
+        Answer::Confined { prompt, parts, .. } => Some((prompt.clone(), parts.clone())),
         _ => None,
     };
     let reply = answer.reply();
@@ -398,11 +399,11 @@ impl Shared {
             }
             Turn::Reply | Turn::Result(_) => None,
         });
-        let Some((script, since)) = newest_prompt else { return Answer::Aside };
+        let Some((script, since)) = newest_prompt else { return Answer::LeftDirectory };
         let step = since.iter().filter(|turn| matches!(turn, Turn::Reply)).count();
         // Requests for a title quote the prompt, but offer no tools; suggestions for the next prompt come after the end.
         if tools.is_empty() || step >= script.steps.len() {
-            return Answer::Aside;
+            return Answer::LeftDirectory;
         }
         let prompt = script.prompt.clone();
         match &script.steps[step] {
@@ -410,9 +411,9 @@ impl Shared {
             Step::Stall(words) => {
                 return Answer::Hung { prompt, step, words: Some(words.clone()) };
             }
-            Step::Held(said, rest) => {
+            Step::Confined(said, rest) => {
                 let parts = [said.clone(), rest.clone()];
-                return Answer::Held { prompt, step, parts };
+                return Answer::Confined { prompt, step, parts };
             }
             Step::UsedUp { until_unix_s } => {
                 return Answer::UsedUp { prompt, step, until_unix_s: *until_unix_s };
@@ -431,7 +432,7 @@ impl Shared {
 impl Script {
     fn reply(&self, step: usize, since: &[Turn], tools: &[String]) -> Result<Reply, String> {
         match &self.steps[step] {
-            Step::Hang | Step::Stall(_) | Step::Held(..) | Step::UsedUp { .. } => {
+            Step::Hang | Step::Stall(_) | Step::Confined(..) | Step::UsedUp { .. } => {
                 Err("there is no reply".to_owned())
             }
             Step::Say(text) => {

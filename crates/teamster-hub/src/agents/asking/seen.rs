@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use teamster_agents::agent::{LABEL_BYTES_MAX, ToolCall, ToolKind};
-use teamster_core::permission::{Asked, Ours};
+use teamster_core::permission::{Ours, PermissionRequest};
 
 use super::ours::ours;
 use crate::programs::Programs;
@@ -82,7 +82,7 @@ impl Seen {
         Self { arguments, name, aliases, kind, kinds, shown, ours, is_blank, is_whole }
     }
 
-    pub(super) fn asked<'a>(&'a self, call: &'a ToolCall) -> Asked<'a> {
+    pub(super) fn asked<'a>(&'a self, call: &'a ToolCall) -> PermissionRequest<'a> {
         let mut found = Texts::default();
         found.collect(&self.arguments, DEPTH_MAX, false);
         let files = call.targets.iter().map(String::as_str);
@@ -94,7 +94,7 @@ impl Seen {
         let mut texts = found.all;
         texts.extend(files);
         texts.extend(self.shown.iter().map(String::as_str));
-        Asked {
+        PermissionRequest {
             name: &self.name,
             aliases: self.aliases.iter().map(String::as_str).collect(),
             kind: self.kind,

@@ -8,7 +8,7 @@ use teamster_core::team::Team;
 use teamster_core::{Caller, Command, State};
 use tokio::time::Instant;
 
-use super::{Came, Talk, role};
+use super::{Finish, Talk, role};
 use crate::agents::{self, resting::Rest, retention};
 use crate::fence::{Author, Prompt};
 use crate::hub::Claim;
@@ -69,14 +69,14 @@ fn told(conversation: &Conversation, tell: &Tell) -> Prompt {
 
 impl Talk<'_> {
     /// Begins with the next message, or rests.
-    pub(super) async fn next_tell(&mut self, resumed: bool) -> Option<Came> {
+    pub(super) async fn next_tell(&mut self, resumed: bool) -> Option<Finish> {
         self.conversing.rests = None;
         // What is not begun yet is begun with what holds now; what was begun is gone on with.
         let state = self.shared.hub.state();
         let is_between =
             state.conversations.of_agent(&self.agent.id).is_some_and(|one| one.current.is_none());
         if is_between && self.team.as_ref().is_some_and(|team| is_outdated(&state, team)) {
-            return Some(Came::ToSleep(SleepWhy::Changed));
+            return Some(Finish::Asleep(SleepWhy::Changed));
         }
         self.conversing.knows_its_role |= resumed;
         if !self.has_a_place() {
@@ -90,14 +90,14 @@ impl Talk<'_> {
         let begun = self.shared.hub.submit(Caller::hub(), Command::Conversation(begin), None).await;
         let done = match begun {
             Ok(done) => done,
-            Err(failure) => return Some(Came::Off(failure.to_string())),
+            Err(failure) => return Some(Finish::Interrupted(failure.to_string())),
         };
         let conversation = done.state.conversations.of_agent(&self.agent.id)?;
         let is_refused = done.events.iter().any(|event| {
             matches!(event, teamster_core::Event::Conversation(conversation::Event::Settled { .. }))
         });
         if is_refused {
-            return Some(Came::ToSleep(SleepWhy::Idle));
+            return Some(Finish::Asleep(SleepWhy::Idle));
         }
         let Some(tell) = conversation.current else {
             self.conversing.claim = None;
@@ -124,7 +124,7 @@ impl Talk<'_> {
         self.keep_told(&done.state, conversation, tell, is_again).await;
         match prompted {
             Ok(()) => None,
-            Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
+            Err(refusal) => Some(Finish::Interrupted(self.last_signs(&refusal.to_string()))),
         }
     }
 
@@ -181,7 +181,7 @@ impl Talk<'_> {
     }
 
     /// Deals with the end of a turn, and goes on with the next message.
-    pub(super) async fn answered_tell(&mut self, end: TurnEnd) -> Option<Came> {
+    pub(super) async fn answered_tell(&mut self, end: TurnEnd) -> Option<Finish> {
         let why = match end.clone() {
             TurnEnd::Done | TurnEnd::MaxTokens | TurnEnd::MaxTurns => None,
             TurnEnd::Cancelled => Some("its turn was cancelled".to_owned()),
@@ -189,13 +189,13 @@ impl Talk<'_> {
             TurnEnd::Failed { message } => {
                 if let Some((until, why)) = self.limit.take() {
                     self.keep(Event::TurnEnded(end)).await;
-                    return Some(Came::ToAPause { until, why });
+                    return Some(Finish::Parked { until, why });
                 }
                 Some(message)
             }
             TurnEnd::Gone => {
                 self.keep(Event::TurnEnded(end)).await;
-                return Some(Came::Off(
+                return Some(Finish::Interrupted(
                     self.last_signs("its program ended in the middle of its turn"),
                 ));
             }
@@ -209,7 +209,7 @@ impl Talk<'_> {
         &mut self,
         end: Option<TurnEnd>,
         how: How,
-    ) -> Option<Came> {
+    ) -> Option<Finish> {
         self.settle_after(end.map(Event::TurnEnded), how).await;
         retention::after_turn(self.shared, &self.agent.id, &self.transcript).await;
         // Others come first who have waited for the directory.

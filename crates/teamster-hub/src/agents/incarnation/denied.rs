@@ -7,7 +7,7 @@ use teamster_core::agent::{self, Ending, Status};
 use teamster_core::conversation::How;
 use tokio::time::Instant;
 
-use super::{Came, Recorded, Talk};
+use super::{Finish, Recorded, Talk};
 use crate::fence::{Author, Prompt};
 
 /// Maximum prompts after denials in one turn. A program that ends its turn at each of them would take turns for ever.
@@ -94,7 +94,7 @@ impl Denials {
 impl Talk<'_> {
     /// Deals with the end of a turn that a denial ended. Returns nothing if it did not; otherwise what became of the work, if
     /// that is certain.
-    pub(super) async fn ended_by_denial(&mut self, end: &TurnEnd) -> Option<Option<Came>> {
+    pub(super) async fn ended_by_denial(&mut self, end: &TurnEnd) -> Option<Option<Finish>> {
         let (what, is_again) = match self.denials.at_end(end) {
             Next::Usual => return None,
             Next::Prompt(what) => (what, false),
@@ -115,7 +115,7 @@ impl Talk<'_> {
             Recorded::Refused(refusal) => {
                 return Some(self.failed_after_denial(end, format!("{failed}; {refusal}")).await);
             }
-            Recorded::Stopped => return Some(Some(Came::Stopped)),
+            Recorded::Stopped => return Some(Some(Finish::HubStopped)),
         }
         self.spending.begin();
         self.last_words.clear();
@@ -128,17 +128,17 @@ impl Talk<'_> {
         prompt.entry(Author::of(&by), &what).ours("Continue without it, or stop and say why.");
         Some(match self.send(&prompt) {
             Ok(()) => None,
-            Err(refusal) => Some(Came::Off(self.last_signs(&refusal.to_string()))),
+            Err(refusal) => Some(Finish::Interrupted(self.last_signs(&refusal.to_string()))),
         })
     }
 
-    async fn failed_after_denial(&mut self, end: &TurnEnd, why: String) -> Option<Came> {
+    async fn failed_after_denial(&mut self, end: &TurnEnd, why: String) -> Option<Finish> {
         if self.agent.lasts() {
             return self
                 .settle_and_go_on(Some(end.clone()), How::Terminated { why: why.into() })
                 .await;
         }
-        Some(Came::To(self.outcome(Ending::Crashed, Status::Failed, &why)))
+        Some(Finish::Outcome(self.outcome(Ending::Crashed, Status::Failed, &why)))
     }
 }
 

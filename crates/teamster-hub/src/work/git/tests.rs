@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use teamster_core::iteration::Left;
 
 use super::{Anchors, Apart, Gathered, GitError, Locking, Merged, Message, Standing, Tree};
-use crate::held::Held;
+use crate::held::Confined;
 
 impl Tree {
     /// Commits, where nobody asks what is not in the commit.
@@ -26,7 +26,7 @@ impl Tree {
 }
 
 async fn tree_of(directory: &Path) -> Result<Option<Tree>, GitError> {
-    Tree::at(&Held::here(), directory).await
+    Tree::at(&Confined::here(), directory).await
 }
 
 /// A repository with one commit of one file.

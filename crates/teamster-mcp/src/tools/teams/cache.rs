@@ -11,7 +11,7 @@ use teamster_core::{State, Timestamp};
 use super::{iso, progress_word};
 use crate::answer::ToolError;
 use crate::call::Call;
-use crate::hub::Asked;
+use crate::hub::RecordsQuery;
 
 /// As many entries as one page has.
 const ENTRIES_MAX: usize = 50;
@@ -203,7 +203,7 @@ async fn protocol(
     wanted: Wanted,
 ) -> Result<Vec<Value>, ToolError> {
     let (agent, n_records) = (conversation.agent.clone(), wanted.n_messages);
-    let records = cx.records(Asked { agent, after, up_to, n_records }).await?;
+    let records = cx.records(RecordsQuery { agent, after, up_to, n_records }).await?;
     let mut messages: Vec<Value> = records.into_iter().map(message).collect();
     let mut n_bytes: usize = messages.iter().map(|message| message.to_string().len()).sum();
     let mut n_over = 0;

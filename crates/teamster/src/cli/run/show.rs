@@ -53,7 +53,7 @@ struct Done {
 }
 
 /// Something that is asked of the hub, one after the other.
-enum Asked {
+enum HubRequest {
     Edit { what: Box<Edit>, says: String, written: Option<(Writes, String)> },
     Resume,
 }
@@ -116,7 +116,7 @@ struct Shown {
     screen: Screen,
     model: Model,
     news: mpsc::Sender<News>,
-    asked: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<HubRequest>,
     /// Whose transcript is read, and who reads it.
     reader: Option<(String, JoinHandle<()>)>,
 }
@@ -155,9 +155,9 @@ impl Shown {
                     match effect {
                         Effect::Nothing => {}
                         Effect::Ask { what, says, written } => {
-                            self.ask(Asked::Edit { what, says, written });
+                            self.ask(HubRequest::Edit { what, says, written });
                         }
-                        Effect::Resume => self.ask(Asked::Resume),
+                        Effect::Resume => self.ask(HubRequest::Resume),
                         Effect::Leave => return Ok(Left::Left),
                         Effect::Interrupt => return Ok(Left::Interrupted),
                     }
@@ -167,7 +167,7 @@ impl Shown {
         }
     }
 
-    fn ask(&mut self, asked: Asked) {
+    fn ask(&mut self, asked: HubRequest) {
         let (asked, says) = if self.model.is_gone {
             (Some(asked), "not sent: the hub is gone")
         } else {
@@ -175,8 +175,8 @@ impl Shown {
             (refused.map(TrySendError::into_inner), "not sent: the hub is slow; try again")
         };
         let written = match asked {
-            Some(Asked::Edit { written, .. }) => written,
-            Some(Asked::Resume) => None,
+            Some(HubRequest::Edit { written, .. }) => written,
+            Some(HubRequest::Resume) => None,
             None => return,
         };
         self.model.take_done(Err(says.to_owned()), written);
@@ -280,15 +280,17 @@ async fn read_all(data: &DataFiles, agent: &str, news: &mpsc::Sender<News>) -> a
 async fn ask(
     data: DataFiles,
     name: String,
-    mut asking: mpsc::Receiver<Asked>,
+    mut asking: mpsc::Receiver<HubRequest>,
     news: mpsc::Sender<News>,
 ) {
     while let Some(asked) = asking.recv().await {
         let (done, written) = match asked {
-            Asked::Edit { what, says, written } => {
+            HubRequest::Edit { what, says, written } => {
                 (edit(&data, &name, &what).await.map(|()| says), written)
             }
-            Asked::Resume => (resume(&data, &name).await.map(|()| "it goes on".to_owned()), None),
+            HubRequest::Resume => {
+                (resume(&data, &name).await.map(|()| "it goes on".to_owned()), None)
+            }
         };
         let says = done.map_err(|error| match error.downcast_ref::<Lost>() {
             // When the hub is back, what is shown tells.

@@ -102,10 +102,10 @@ struct Teams {
 }
 
 /// How an incarnation ends.
-enum Came {
-    Off,
+enum Finish {
+    Interrupted,
     Parked,
-    ToSleep(SleepWhy),
+    Asleep(SleepWhy),
 }
 
 impl Teams {
@@ -201,7 +201,7 @@ impl Teams {
         });
         let came = tokio::select! {
             biased;
-            () = told_to_end => Came::ToSleep(SleepWhy::Asked),
+            () = told_to_end => Finish::Asleep(SleepWhy::Asked),
             came = self.work(handle, &agent, &caller, &mut dice) => came,
         };
         self.resting.lock().expect("nobody panics with it").retain(|(one, _)| *one != id);
@@ -210,7 +210,7 @@ impl Teams {
             self.late.lock().expect("nobody panics with it").push((id.clone(), incarnation, tell));
         }
         let (cut_off, why) = (dice.below(2) == 0, format!("it crashed {incarnation}"));
-        if matches!(came, Came::ToSleep(SleepWhy::Asked)) {
+        if matches!(came, Finish::Asleep(SleepWhy::Asked)) {
             tokio::time::sleep(dice.millis(20)).await;
             // With what it had said so far, or without a word.
             if let (false, Some(tell)) = (cut_off, current) {
@@ -220,28 +220,36 @@ impl Teams {
         }
         // Its account may be used up, or its program gone, just as it is asked to sleep.
         let came = match (came, dice.below(6)) {
-            (Came::ToSleep(SleepWhy::Asked), 0) => Came::Parked,
-            (Came::ToSleep(SleepWhy::Asked), 1) => Came::Off,
+            (Finish::Asleep(SleepWhy::Asked), 0) => Finish::Parked,
+            (Finish::Asleep(SleepWhy::Asked), 1) => Finish::Interrupted,
             (came, _) => came,
         };
         let last = match came {
-            Came::Off => agent::Command::Interrupt { id, incarnation, why, blameless: false },
-            Came::Parked => {
+            Finish::Interrupted => {
+                agent::Command::Interrupt { id, incarnation, why, blameless: false }
+            }
+            Finish::Parked => {
                 // The runner of this simulation starts it again at once.
                 let (account, until) = ("all".into(), Timestamp(0));
                 agent::Command::Park { id, incarnation, account, until, why }
             }
-            Came::ToSleep(why) => agent::Command::Sleep { id, incarnation, why },
+            Finish::Asleep(why) => agent::Command::Sleep { id, incarnation, why },
         };
         self.stage.tell(handle, Command::Agent(last)).await;
     }
 
     /// Answers what there is, rests in between, and comes to an end in one way or another.
-    async fn work(&self, handle: &Handle, agent: &Agent, caller: &Caller, dice: &mut Dice) -> Came {
+    async fn work(
+        &self,
+        handle: &Handle,
+        agent: &Agent,
+        caller: &Caller,
+        dice: &mut Dice,
+    ) -> Finish {
         let (id, incarnation) = (agent.id.clone(), agent.incarnation);
         tokio::time::sleep(dice.millis(20)).await;
         if dice.below(15) == 0 {
-            return Came::ToSleep(SleepWhy::NotStarted { says: "no such file".into() });
+            return Finish::Asleep(SleepWhy::NotStarted { says: "no such file".into() });
         }
         let session = agent.session.as_deref().unwrap_or(id.as_str()).to_owned();
         self.stage
@@ -260,7 +268,7 @@ impl Teams {
             let begin =
                 conversation::Command::Begin { agent: id.clone(), incarnation, last_record: None };
             if !self.stage.tell(handle, Command::Conversation(begin)).await {
-                return Came::Off;
+                return Finish::Interrupted;
             }
             let state = handle.state();
             let conversation = state.conversations.of_agent(&id).expect("it has one").id;
@@ -276,21 +284,21 @@ impl Teams {
                 tokio::select! {
                     biased;
                     () = told => {}
-                    () = is_over.cancelled() => return Came::ToSleep(SleepWhy::Room),
-                    () = tokio::time::sleep(IDLE) => return Came::ToSleep(SleepWhy::Idle),
+                    () = is_over.cancelled() => return Finish::Asleep(SleepWhy::Room),
+                    () = tokio::time::sleep(IDLE) => return Finish::Asleep(SleepWhy::Idle),
                 }
                 self.resting.lock().expect("nobody panics with it").retain(|(one, _)| *one != id);
                 continue;
             };
             tokio::time::sleep(dice.millis(40)).await;
             match dice.below(20) {
-                0..2 => return Came::Off,
-                2 => return Came::Parked,
+                0..2 => return Finish::Interrupted,
+                2 => return Finish::Parked,
                 // Nothing was heard of it: it is settled, and those behind it go on in another process.
                 3 => {
                     let how = How::Terminated { why: "nothing was heard of it".into() };
                     self.settle(handle, &id, incarnation, tell, how).await;
-                    return Came::ToSleep(SleepWhy::Idle);
+                    return Finish::Asleep(SleepWhy::Idle);
                 }
                 // It asks others before it answers, and does not wait.
                 4..7 => {

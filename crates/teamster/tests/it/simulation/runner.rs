@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicI64;
 
 use teamster_hub::agents::{self, Configured, Live, Queue, Runner};
 use teamster_hub::clock::Clock;
-use teamster_hub::held::Held;
+use teamster_hub::held::Confined;
 use teamster_hub::hub::{self, Opened, Parts, Snapshots};
 use teamster_hub::isolation::Standing;
 use teamster_hub::project::Project;
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
             clock: clock.clone(),
             random: Box::new(move || random.roll()),
             project: Project::new(self.ground.project())
-                .held_by(Held::with(Arc::new(Played::new(dice(self.seed, 700 + n))))),
+                .held_by(Confined::with(Arc::new(Played::new(dice(self.seed, 700 + n))))),
             snapshots: Snapshots { every: u64::MAX, at_end: u64::MAX },
         };
         let opened = hub::start(parts, |_, _| ()).await;
