@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Millis;
-use crate::hub::{Failures, Tally};
+use crate::calls::{Failures, Tally};
 use crate::spending::Spent;
 use crate::words::words;
 

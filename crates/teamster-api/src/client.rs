@@ -16,21 +16,10 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::KEY_HEADER;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, Code, ErrorBody};
+use crate::error::{ApiError, Code, ErrorBody, Lost};
 use crate::events::Events;
 use crate::hub_file::{HubFile, LOOK_SOON, Place, wait_until_gone};
 use crate::page::{Page, Paged};
-
-/// Why a request has no answer: the hub is gone, or goes. What was sent may or may not have been carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
-    #[error("the hub has ended")]
-    Ended,
-    #[error("the hub closed the connection")]
-    Closed,
-    #[error("the hub's answer was cut off")]
-    CutOff,
-}
 
 /// How often to look whether a hub runs again; nothing tells of one that starts.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);

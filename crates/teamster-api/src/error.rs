@@ -144,6 +144,17 @@ impl std::fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
+/// Why a request has no answer: the hub is gone, or goes. What was sent may or may not have been carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    #[error("the hub has ended")]
+    Ended,
+    #[error("the hub closed the connection")]
+    Closed,
+    #[error("the hub's answer was cut off")]
+    CutOff,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

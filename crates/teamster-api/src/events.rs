@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Lost;
 use crate::endpoint::{Method, Row};
+use crate::error::Lost;
 use crate::log::LogPage;
 
 /// Where the stream is.
@@ -56,7 +56,8 @@ pub enum Event {
     Transcript(Grown),
     /// The reader has everything up to this commit. It is sent once for each time that the reader has caught up.
     Current(Reached),
-    /// The reader was so slow that commits were left out. It reads what it needs again, then continues with the stream.
+    /// Commits were left out: the reader was too slow, or it named a commit that this log does not have. It reads what it
+    /// needs again, then continues with the stream.
     Missed(Missed),
 }
 
@@ -79,7 +80,7 @@ pub struct Reached {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Missed {
-    /// The number of the last commit that was sent.
+    /// The number of the last commit that was sent; 0 if the log is not the one that the reader knows.
     pub after: u64,
     /// The number of the last commit that was left out.
     pub up_to: u64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 use crate::agents::Isolation;
+use crate::calls::Tally;
 use crate::runs::{self, ItemCounts};
 use crate::spending::Spent;
 
@@ -89,27 +90,6 @@ pub struct AgentCounts {
 pub struct Calls {
     pub tools: Vec<ToolCalls>,
     pub roles: Vec<RoleCalls>,
-}
-
-/// Calls, how long they took, and how they failed.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Tally {
-    pub calls: u64,
-    /// Median duration in milliseconds.
-    pub p50_ms: Option<f64>,
-    pub p99_ms: Option<f64>,
-    #[serde(flatten)]
-    pub failures: Failures,
-}
-
-/// Calls that did not succeed.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Failures {
-    pub refused: u64,
-    pub failed: u64,
-    pub abandoned: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -41,6 +41,7 @@ pub mod paths;
 mod words;
 
 pub mod agents;
+pub mod calls;
 pub mod configuration;
 pub mod conversations;
 pub mod events;
@@ -56,10 +57,10 @@ pub mod top;
 pub mod yaks;
 
 pub use self::client::{
-    Client, Lost, failure, in_path, shake_hands, tool_call, tool_call_headers, tool_result,
+    Client, failure, in_path, shake_hands, tool_call, tool_call_headers, tool_result,
 };
 pub use self::endpoint::{Endpoint, Method, Nothing, fields};
-pub use self::error::{ApiError, Code, ErrorBody};
+pub use self::error::{ApiError, Code, ErrorBody, Lost};
 pub use self::hub_file::{HubFile, Place, read_token, wait_until_gone};
 pub use self::page::{LIMIT_DEFAULT, LIMIT_MAX, ListQuery, Page, Paged};
 

@@ -14,7 +14,8 @@ mod traces;
 use std::path::PathBuf;
 
 use teamster_api::agents::{AgentCalls, AgentToolCalls};
-use teamster_api::hub::{self, Calls, Failures, RoleCalls, ToolCalls};
+use teamster_api::calls::{self, Failures};
+use teamster_api::hub::{Calls, RoleCalls, ToolCalls};
 use teamster_core::agent::AgentId;
 use teamster_mcp::catalogue::Catalogue;
 use teamster_mcp::observe::{How, Observed, Observer};
@@ -124,9 +125,9 @@ impl Telemetry {
     }
 }
 
-fn shown(tally: &Tally) -> hub::Tally {
+fn shown(tally: &Tally) -> calls::Tally {
     let ms = |share| tally.quantile(share).map(|took| (took.as_secs_f64() * 1e6).round() / 1e3);
-    hub::Tally {
+    calls::Tally {
         calls: tally.calls(),
         p50_ms: ms(0.5),
         p99_ms: ms(0.99),

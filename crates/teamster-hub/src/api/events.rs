@@ -105,13 +105,13 @@ impl Reader {
 
     /// Makes ready what the log and the transcripts have beyond what was sent.
     async fn read(&mut self) -> anyhow::Result<()> {
-        if self.has_caught_up {
-            let head = self.api.log.head().await?.number;
-            if head.saturating_sub(self.after) > BEHIND_MAX {
-                let missed = Missed { after: self.after, up_to: head };
-                (self.after, self.owes_current) = (head, true);
-                return self.send(&Event::Missed(missed), Some(head));
-            }
+        let head = self.api.log.head().await?.number;
+        // A reader that is ahead of the log knows another one, such as that from before a backup was restored.
+        let is_ahead = self.after > head;
+        if is_ahead || (self.has_caught_up && head - self.after > BEHIND_MAX) {
+            let after = if is_ahead { 0 } else { self.after };
+            (self.after, self.owes_current) = (head, true);
+            return self.send(&Event::Missed(Missed { after, up_to: head }), Some(head));
         }
         for commit in self.api.log.read(self.after, COMMITS_MAX).await? {
             (self.after, self.owes_current) = (commit.number, true);
