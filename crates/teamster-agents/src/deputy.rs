@@ -29,10 +29,10 @@ use self::frames::{Answer, Frames, Request, Work, frame};
 pub(crate) use self::inside::serve;
 use crate::isolation::Isolation;
 use crate::launch::{Grace, LINGER, Launch, Terminate};
-use crate::launcher;
 use crate::started::{self, Process, Started};
 use crate::stdin::Stdin;
 use crate::supervisor::{self, Supervisor};
+use crate::verb;
 
 /// A deputy takes no more commands after that, and ends when it has none: so does whatever they have left behind, and the
 /// next one sees what was mounted meanwhile.
@@ -206,7 +206,7 @@ impl Deputy {
         let mut launch = (self.launch)(isolation);
         launch.program = self.supervisor.launcher().into();
         launch.lingers = true;
-        launch.args = [launcher::VERB, launcher::DEPUTY].map(Into::into).into();
+        launch.args = [verb::VERB, verb::DEPUTY].map(Into::into).into();
         let Started { process, stdin, stdout } = self.supervisor.launch(launch).await?;
         let mut processes = lock(&self.processes);
         processes.retain(|process| process.has_exited().is_none());

@@ -23,4 +23,5 @@ pub mod supervise;
 pub mod supervisor;
 mod tail;
 pub mod transcript;
+pub mod verb;
 mod wire;

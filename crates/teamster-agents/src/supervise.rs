@@ -2,6 +2,7 @@
 //! processes; the hub's simulation plays them without any.
 
 use std::io;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -9,7 +10,25 @@ use crate::isolation::{Failure, Isolation};
 use crate::launch::Launch;
 use crate::launches::Leftover;
 use crate::started::Started;
-use crate::supervisor::Error;
+
+/// A launcher is ours and starts in milliseconds; a machine at many times its load, or a program on a slow network, takes
+/// longer.
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a program was not started. Nothing of it is left, or will be in a moment.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Failed(#[from] Failure),
+    #[error("cannot start a launcher")]
+    Launcher(#[source] io::Error),
+    #[error("cannot note the launch {id}")]
+    Note { id: String, source: io::Error },
+    #[error("the launcher ended without a word; its stderr: {stderr:?}")]
+    Silent { stderr: String },
+    #[error("the launcher did not start the program within {START_PATIENCE:?}")]
+    Late,
+}
 
 /// Starts programs, and ends those that an earlier hub left running.
 pub trait Supervise: Send + Sync {

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,41 +18,23 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::isolation::{Failure, Isolation, Probe, Step};
 use crate::launch::{Exited, How, Launch, Mask, Measure, Terminate};
-use crate::launcher;
 use crate::launches::{self, Launches, Leftover, MARK, NOTE, Note};
 use crate::lines::{Line, Lines};
 use crate::process;
 use crate::started::{Running, Started, Wanted};
-use crate::supervise::Supervise;
+pub use crate::supervise::Error;
+use crate::supervise::{START_PATIENCE, Supervise};
+use crate::verb;
 use crate::wire::{self, Order, Report, Request, Status};
 
 /// Starts a background task with a name; the hub brings the way.
 pub type Spawn = Arc<dyn Fn(&'static str, BoxFuture<'static, ()>) + Send + Sync>;
-
-/// A launcher is ours and starts in milliseconds; a machine at many times its load, or a program on a slow network, takes
-/// longer.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A launcher's report is a few words, but for the reason of a failure.
 const REPORT_BYTES_MAX: usize = 64 * 1024;
 
 /// So much of stderr is read at a time.
 const STDERR_READ_BYTES: usize = 4 * 1024;
-
-/// Why a program was not started. Nothing of it is left, or will be in a moment.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("{0}")]
-    Failed(#[from] Failure),
-    #[error("cannot start a launcher")]
-    Launcher(#[source] io::Error),
-    #[error("cannot note the launch {id}")]
-    Note { id: String, source: io::Error },
-    #[error("the launcher ended without a word; its stderr: {stderr:?}")]
-    Silent { stderr: String },
-    #[error("the launcher did not start the program within {START_PATIENCE:?}")]
-    Late,
-}
 
 /// Starts agents.
 #[derive(Clone)]
@@ -71,7 +52,7 @@ pub fn own_program() -> io::Result<PathBuf> {
 }
 
 impl Supervisor {
-    /// `launcher` is a program with the verb [`launcher::VERB`], usually [`own_program`].
+    /// `launcher` is a program with the verb [`verb::VERB`], usually [`own_program`].
     pub fn new(launcher: impl Into<PathBuf>, launches: Launches, spawn: Spawn) -> Self {
         Self { launcher: launcher.into(), launches, spawn, has_namespaces: Arc::default() }
     }
@@ -198,8 +179,8 @@ impl Supervisor {
     fn command(&self, launch: &Launch) -> Command {
         let mut command = process::bare(&self.launcher);
         std::os::unix::process::CommandExt::arg0(&mut command, "teamster");
-        command.args([launcher::VERB, launch.isolation.name()]);
-        command.args(launch.lingers.then_some(launcher::LINGERS));
+        command.args([verb::VERB, launch.isolation.name()]);
+        command.args(launch.lingers.then_some(verb::LINGERS));
         command.current_dir("/").env(MARK, &launch.id);
         // For the launcher alone: what it starts has another environment.
         command.envs(self.launches.note(&launch.id).ok().map(|note| (NOTE, note)));

@@ -24,10 +24,8 @@ use crate::isolation::{Failure, Isolation};
 use crate::launch::LINGER;
 use crate::launcher::keeper::Reach;
 use crate::launches;
+use crate::verb::DEPUTY;
 use crate::wire::{self, Report};
-
-/// The verb of our command line that makes it a launcher; a [`Part`] follows.
-pub const VERB: &str = "launch";
 
 /// What a launcher is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +39,6 @@ pub enum Part {
 }
 
 const INIT: &str = "init";
-/// The flag for a program that may finish when the hub is gone.
-pub(crate) const LINGERS: &str = "--lingers";
-pub(crate) const DEPUTY: &str = "deputy";
 
 impl FromStr for Part {
     type Err = String;

@@ -27,12 +27,13 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::{INIT, NotHeld, VERB, limits};
+use super::{INIT, NotHeld, limits};
 use crate::isolation::{Failure, Step};
 use crate::launch::{Identity, Mask};
 use crate::launches::{self, MARK};
 use crate::mounts;
 use crate::process;
+use crate::verb::VERB;
 use crate::wire::{self, Handed, Report};
 
 /// What the program keeps of root's privileges if it runs as root: what packages need to be installed and services to
