@@ -70,7 +70,7 @@ pub trait Hands: fmt::Debug + Send + Sync {
     /// Handles a file at a path that others name. Returns what was read, if something was.
     fn file(&self, task: FileTask) -> BoxFuture<'_, io::Result<Vec<u8>>>;
 
-    /// Ends what is left, for a hub that ends.
+    /// Ends the remaining processes when the hub stops.
     fn end(&self) -> BoxFuture<'_, ()>;
 }
 

@@ -30,7 +30,7 @@ pub enum Error {
     Late,
 }
 
-/// Starts programs, and ends those that an earlier hub left running.
+/// Starts programs, and ends programs that an earlier hub left running.
 pub trait Supervise: Send + Sync {
     /// Returns the strongest isolation that works now, and why it is not namespaces. `id` names the attempt.
     fn strongest<'a>(&'a self, id: &'a str) -> BoxFuture<'a, (Isolation, Option<Failure>)>;

@@ -140,7 +140,7 @@ pub struct Draft {
     pub limits: DraftLimits,
 }
 
-/// Limits of a draft; what is left out is as its role says.
+/// Limits of a draft. The role sets the limits that are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DraftLimits {
     pub turns: Option<u32>,

@@ -216,7 +216,7 @@ impl Client {
         understood(&answer)
     }
 
-    /// Reads what can be read as often as one likes, from the next hub if this one goes away. `lost` is told of that.
+    /// Sends a read-only request, and sends it again to the next hub if this one ends. Calls `lost` each time.
     pub async fn send_patiently<E>(
         &mut self,
         param: &str,

@@ -21,7 +21,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewTell {
-    /// The team that is told.
+    /// The team that receives the message.
     pub to: String,
     /// The team that is spoken for; yourself if it is left out.
     pub from: Option<String>,
@@ -59,7 +59,7 @@ pub struct Tell {
     pub status: Status,
     /// What it waits for, in words.
     pub stands: String,
-    /// The answer, or what was said so far.
+    /// The answer; while the team still works, its text so far.
     pub answer: String,
     /// Why it was terminated.
     pub reason: Option<String>,

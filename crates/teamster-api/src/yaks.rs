@@ -41,7 +41,7 @@ pub struct Yak {
     pub labels: Vec<String>,
     pub commit: Option<String>,
     pub depends_on: Vec<String>,
-    /// The unfinished yaks among those that it depends on.
+    /// The unfinished yaks that this yak depends on.
     pub tangled_by: Vec<String>,
     pub created_by: String,
     pub created_at: Millis,

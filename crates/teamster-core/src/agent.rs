@@ -395,8 +395,8 @@ impl Agents {
         self.active.iter().filter_map(|id| self.by_id.get(id))
     }
 
-    /// Returns those that have a process on a node, or should have one. An agent without a node was started by an older hub,
-    /// and there was only one.
+    /// Returns the agents that have a process on a node, or should have one. An agent without a node is from an older hub,
+    /// which had only one node.
     pub fn active_on(&self, node: &NodeName) -> impl Iterator<Item = &Arc<Agent>> {
         self.active().filter(move |agent| agent.node.as_ref().is_none_or(|of| of == node))
     }

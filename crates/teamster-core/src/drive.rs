@@ -289,7 +289,7 @@ pub enum Refusal {
     NoBranch,
     #[error("the template is empty; `teamster template` prints the usual one")]
     EmptyTemplate,
-    #[error("the template, the check or what else is told is too long")]
+    #[error("the template, the check or the extra instructions are too long")]
     TooLong,
     #[error(
         "no shell reads the check, so {0:?} means nothing in it; let one: `check` \"sh -c '…'\""

@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::tokens::NewToken;
 
-/// A hub that answers with nothing but what it is told to, and loses its first answers to commands.
+/// A hub with prepared answers. It loses its first answers to commands.
 struct Stub {
     place: Place,
     /// The keys of the commands that it got.

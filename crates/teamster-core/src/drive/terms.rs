@@ -17,7 +17,7 @@ pub const TEMPLATE_BYTES_MAX: usize = 64 * 1024;
 pub const CHECK_BYTES_MAX: usize = 4_096;
 pub const WORKERS_MAX: u32 = 16;
 
-/// The terms on which a run is worked off.
+/// The terms of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     pub spec: Arc<str>,
@@ -34,7 +34,7 @@ pub struct Terms {
     pub microdollars: Option<u64>,
     /// What an iteration has changed is committed.
     pub commits: bool,
-    /// What must succeed before the work of one of several workers is taken over: a program and its arguments.
+    /// The check: a program and its arguments. With several workers, it must succeed before a worker's work is merged.
     pub check: Vec<Arc<str>>,
     /// The prompt of each iteration, if it is not the usual one.
     pub template: Option<Arc<str>>,

@@ -1,8 +1,8 @@
 //! Up to which moment changes of files are an agent's, if its hub was killed.
 //!
-//! Whoever kills a hub can write at once. The agent still runs at that moment, and nobody sees the kill itself: a launcher
-//! sees that the hub's socket closes, which is later. In between, nobody can tell the agent's changes from the user's, so
-//! they count as unknown.
+//! A script can kill the hub and write a file at once, while the agent still runs. A launcher does not see the kill. It sees
+//! the hub's socket close, which is some milliseconds later. The hub cannot tell the agent's changes from the user's in
+//! that time, so these changes count as unknown.
 
 use teamster_agents::launches::Leftover;
 use teamster_core::Timestamp;
@@ -10,7 +10,8 @@ use teamster_core::Timestamp;
 use crate::clock;
 
 /// How long a killed hub may take to close its sockets. The kernel frees the hub's memory first. Measured: 15 ms for 100 MB,
-/// 200 ms for 2 GB; beside four busy processes on two cores 35 ms for 100 MB, 170 ms for 500 MB.
+/// 200 ms for 2 GB; with four busy processes on two cores 35 ms for 100 MB, 170 ms for 500 MB,
+/// 1.1 s for 2 GB, which is not covered.
 const HUB_UNSEEN_MS: i64 = 500;
 
 /// The kernel dates files by a clock that moves every 1 to 10 ms, so a file can look older than it is.

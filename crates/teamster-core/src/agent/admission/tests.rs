@@ -59,14 +59,15 @@ fn the_first_that_can_work_starts_while_there_is_room() {
         (agents(0), 1, 9, "",       true,  start(1)),
         (agents(1), 1, 9, "",       true,  Next::Nothing),
         (agents(1), 2, 9, "",       true,  start(2)),
-        // Those that only wait take no place among the running.
+        // Agents that only wait do not count as running.
         (agents(1), 1, 9, "1w",     true,  start(2)),
         // Not ready, or not in line: the next one.
         (agents(0), 1, 9, "1-",     true,  start(2)),
         (agents(0), 1, 9, "1l 2n",  true,  start(3)),
         (agents(0), 1, 9, "1l 2n 3l", true, start(2)),
         (agents(0), 1, 9, "1l 2l 3l", true, Next::Nothing),
-        // Full of those that wait: somebody makes room, and if nobody can, only those start that others wait for.
+        // All places are taken by agents that wait: one of them makes room. If none can, an agent starts only if others wait
+        // for it.
         (agents(1), 9, 1, "1w",     true,  Next::MakeRoom),
         (agents(1), 9, 1, "1w",     false, Next::Nothing),
         (agents(1), 9, 1, "1w 2- 3-", true, Next::Nothing),
