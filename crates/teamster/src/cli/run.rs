@@ -13,6 +13,7 @@ mod view;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -281,6 +282,31 @@ fn goes_on(data: &DataFiles, name: &str, phase: Phase) -> Option<String> {
     }
 }
 
+/// How long a stopped run may take to end its agents before we say that it still does.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until the agents of a stopped run have ended and their files are recorded. Files that you change earlier count as
+/// an agent's.
+async fn until_stopped(client: &mut Client, name: &str) -> anyhow::Result<()> {
+    let stopped = async {
+        let mut after = 0;
+        loop {
+            let shown = client.show_run(name, &ShowRun { after, wait_ms: 10_000 }).await?;
+            if shown.run.is_over() {
+                return anyhow::Ok(());
+            }
+            after = shown.run.seq;
+        }
+    };
+    match tokio::time::timeout(STOP_PATIENCE, stopped).await {
+        Ok(stopped) => stopped,
+        Err(_) => bail!(
+            "the agents of {name} have not ended after {} s; files that you change now count as theirs",
+            STOP_PATIENCE.as_secs()
+        ),
+    }
+}
+
 /// Has the hub stop a run at once, for somebody who leaves it.
 async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
     let again = data.call(&format!("run --resume --name {name}"));
@@ -293,6 +319,7 @@ async fn interrupt(data: &DataFiles, name: &str) -> anyhow::Result<()> {
         return Err(super::Ended(130).into());
     };
     client.steer_run(name, &runs::Steer::Stop { now: true }).await?;
+    until_stopped(&mut client, name).await?;
     say(&format!("stopped; `{again}` goes on"));
     Err(super::Ended(130).into())
 }
@@ -363,8 +390,12 @@ pub(super) async fn steer(data: &DataFiles, args: SteerArgs) -> anyhow::Result<(
             (runs::Steer::Stop { now }, says)
         }
     };
+    let is_stop_now = asked == runs::Steer::Stop { now: true };
     let run = client.steer_run(&args.run, &asked).await?;
     print(&format!("{}: {says}", args.run))?;
+    if run.under_way && is_stop_now {
+        until_stopped(&mut client, &args.run).await?;
+    }
     if !run.under_way {
         let again = data.call(&format!("run --resume --name {}", args.run));
         say(&format!("nobody works on it now; `{again}` goes on with it"));

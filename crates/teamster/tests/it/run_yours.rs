@@ -142,6 +142,8 @@ fn play(how: How, person: &str) -> (Project, Output) {
                 How::Stop => {
                     until_there(&project, "hold.sh.waits");
                     project.world.hub.ok(&["steer", "SPEC", "stop", "--now"]);
+                    // Once the command is back, the agents have ended, whether or not the run's own command has noticed.
+                    does(&project);
                 }
                 How::CtrlC => {
                     until_there(&project, "hold.sh.waits");
@@ -152,7 +154,9 @@ fn play(how: How, person: &str) -> (Project, Output) {
             }
             let output = run.wait_with_output().expect("it ends");
             assert!(!output.status.success(), "{how:?}: {}", said(&output));
-            does(&project);
+            if how != How::Stop {
+                does(&project);
+            }
             project.write_aside("hold.sh.go", "");
             if how == How::Failures {
                 let good =
