@@ -130,9 +130,9 @@ fn line_by_line_a_run_is_followed_from_one_hub_to_the_next() {
     let output = follow.wait_with_output().expect("it ends");
     let said = said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    // One that is replaced at once may not be missed.
+    // On a quiet machine a hub is replaced so quickly that nobody misses it, not even once.
     let n_gone = said.matches("the hub is gone; `").count();
-    assert!((1..=2).contains(&n_gone), "{said}");
+    assert!(n_gone <= 2, "{said}");
     assert_eq!(said.matches("the hub is back").count(), n_gone, "{said}");
     for what in
         ["iteration 1 begins", "iteration 1 ended", "iteration 2 begins", "iteration 2 ended"]
